@@ -1,0 +1,189 @@
+#include "base/file_system.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace lockstep {
+namespace {
+
+Status io_error(std::string_view attempt, const std::string& path, int error) {
+  Status status(Code::kIo, fmt::format("cannot {} {}: {}", attempt, path, std::strerror(error)));
+  if (error == ENOSPC || error == EDQUOT)
+    return std::move(status).with_hint("free space on that disk, or choose another place with --out-dir");
+  if (error == EACCES || error == EPERM || error == EROFS)
+    return std::move(status).with_hint("check who owns it, or choose another place");
+  return status;
+}
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~PosixWritableFile() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Status append(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        return io_error("write", path_, errno);
+      }
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+    return Status::ok();
+  }
+  Status sync() override {
+    if (::fsync(fd_) != 0) return io_error("sync", path_, errno);
+    return Status::ok();
+  }
+  Status close() override {
+    const int fd = std::exchange(fd_, -1);
+    if (fd >= 0 && ::close(fd) != 0) return io_error("close", path_, errno);
+    return Status::ok();
+  }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+class PosixMappedFile final : public MappedFile {
+ public:
+  PosixMappedFile(void* address, size_t bytes) : address_(address), bytes_(bytes) {}
+  ~PosixMappedFile() override {
+    if (bytes_ > 0) ::munmap(address_, bytes_);
+  }
+  std::span<const std::byte> bytes() const override {
+    return {static_cast<const std::byte*>(address_), bytes_};
+  }
+
+ private:
+  void* address_;
+  size_t bytes_;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
+    return open_for_writing(path, O_TRUNC, "create");
+  }
+  Result<std::unique_ptr<WritableFile>> open_append(const std::string& path) override {
+    return open_for_writing(path, O_APPEND, "open");
+  }
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return io_error("open", path, errno);
+    struct stat info{};
+    int error = ::fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+    const auto bytes = static_cast<size_t>(info.st_size);
+    void* address = nullptr;
+    if (error == 0 && bytes > 0) {
+      address = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+      if (address == MAP_FAILED) error = errno;
+    }
+    ::close(fd);
+    if (error != 0) return io_error("map", path, error);
+    return std::unique_ptr<MappedFile>(std::make_unique<PosixMappedFile>(address, bytes));
+  }
+  Result<std::string> read(const std::string& path, uint64_t bytes_max) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return io_error("open", path, errno);
+    std::string content;
+    std::string piece(size_t{1} << 16, '\0');
+    for (;;) {
+      const ssize_t got = ::read(fd, piece.data(), piece.size());
+      if (got < 0 && errno == EINTR) continue;
+      const int error = got < 0 ? errno : 0;
+      if (got > 0) content.append(piece, 0, static_cast<size_t>(got));
+      if (error != 0 || got == 0 || content.size() > bytes_max) {
+        ::close(fd);
+        if (error != 0) return io_error("read", path, error);
+        if (content.size() > bytes_max)
+          return Status(Code::kData, fmt::format("cannot read {}: larger than {} bytes", path, bytes_max));
+        return content;
+      }
+    }
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) return io_error("rename " + from + " to", to, errno);
+    return Status::ok();
+  }
+  Status remove_all(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? io_error("remove", path, error.value()) : Status::ok();
+  }
+  Status create_directories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return error ? io_error("create directory", path, error.value()) : Status::ok();
+  }
+  Status sync_directory(const std::string& path) override {
+    const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return io_error("open", path, errno);
+    const int error = ::fsync(fd) != 0 ? errno : 0;
+    ::close(fd);
+    return error != 0 && error != EINVAL ? io_error("sync", path, error) : Status::ok();
+  }
+  Status truncate(const std::string& path, uint64_t bytes) override {
+    if (::truncate(path.c_str(), static_cast<off_t>(bytes)) != 0) return io_error("truncate", path, errno);
+    return Status::ok();
+  }
+  Result<std::vector<std::string>> list(const std::string& path) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    for (auto it = std::filesystem::directory_iterator(path, error);
+         !error && it != std::filesystem::directory_iterator(); it.increment(error))
+      names.push_back(it->path().filename().string());
+    if (error) return io_error("list", path, error.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
+  bool is_directory(const std::string& path) override {
+    struct stat info{};
+    return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  }
+  Result<uint64_t> file_bytes(const std::string& path) override {
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0) return io_error("inspect", path, errno);
+    return static_cast<uint64_t>(info.st_size);
+  }
+
+ private:
+  static Result<std::unique_ptr<WritableFile>> open_for_writing(const std::string& path, int mode,
+                                                                std::string_view attempt) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644);
+    if (fd < 0) return io_error(attempt, path, errno);
+    return std::unique_ptr<WritableFile>(std::make_unique<PosixWritableFile>(fd, path));
+  }
+};
+
+}  // namespace
+
+FileSystem& real_file_system() {
+  static PosixFileSystem files;
+  return files;
+}
+
+Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  LOCKSTEP_ASSIGN(std::unique_ptr<WritableFile> file, files.create(temporary));
+  LOCKSTEP_TRY(file->append(content));
+  LOCKSTEP_TRY(file->sync());
+  LOCKSTEP_TRY(file->close());
+  LOCKSTEP_TRY(files.rename(temporary, path));
+  const size_t slash = path.find_last_of('/');
+  return files.sync_directory(slash == std::string::npos ? "." : path.substr(0, slash + 1));
+}
+
+}  // namespace lockstep
