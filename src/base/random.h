@@ -52,9 +52,10 @@ class RandomStream {
   double uniform(uint64_t index) const;
   /// Uniform integer in [0, bound), bound > 0: the high half of a 64x64 product, bias below bound / 2^64.
   uint64_t below(uint64_t index, uint64_t bound) const;
-  /// Standard normal by Box and Muller in double. Uses libm: equal on one system, within an ulp across
-  /// systems.
-  double normal(uint64_t index) const;
+  /// Two independent standard normals by Box and Muller (1958) in double, from our own logarithm and sine:
+  /// the same bits on every machine, whatever its libm.
+  std::array<double, 2> normal_pair(uint64_t index) const;
+  double normal(uint64_t index) const { return normal_pair(index)[0]; }
 
  private:
   uint64_t seed_;
