@@ -1,0 +1,101 @@
+// Building blocks of the vector kernels, compiled once per instruction set (Highway's per-target include
+// guard): partial loads and stores that touch nothing beyond the n elements asked for, reductions, and exp.
+#if defined(LOCKSTEP_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_KERNELS_SIMD_INL_H_
+#undef LOCKSTEP_KERNELS_SIMD_INL_H_
+#else
+#define LOCKSTEP_KERNELS_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<FloatTag>;
+
+// Highway's masked loads and stores leave the masked-off memory alone only where the CPU has such
+// instructions; elsewhere they read (and rewrite) whole vectors.
+#undef LOCKSTEP_MASKED_MEMORY
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#define LOCKSTEP_MASKED_MEMORY 1
+#else
+#define LOCKSTEP_MASKED_MEMORY 0
+#endif
+
+/// The first n (0 <= n < lanes) elements at p, the other lanes 0.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_partial(D d, const T* HWY_RESTRICT p, int64_t n) {
+#if LOCKSTEP_MASKED_MEMORY
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+#else
+  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return hn::Load(d, lanes);
+#endif
+}
+
+/// Writes the first n (0 <= n < lanes) lanes to p and nothing else.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void store_partial(hn::Vec<D> v, D d, T* HWY_RESTRICT p, int64_t n) {
+#if LOCKSTEP_MASKED_MEMORY
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
+#else
+  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, d, lanes);
+  for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+#endif
+}
+
+template <class D>
+HWY_INLINE int64_t lanes_of(D d) {
+  return static_cast<int64_t>(hn::Lanes(d));
+}
+
+template <class D>
+HWY_INLINE hn::TFromD<D> reduce_sum(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+
+template <class D>
+HWY_INLINE hn::TFromD<D> reduce_max(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
+
+/// exp(x) for x <= 88: relative error below 2 ulp (2^-23) for x in [-87.3, 88]; exactly 0 below -87.3 (the
+/// result would be at most 1.2e-38), -infinity included; NaN gives NaN; above 88 unspecified.
+///
+/// x = k ln 2 + r with |r| <= ln(2)/2: exp(x) = 2^k (1 + r + r^2 q(r)), q of degree 4 fitted to minimise the
+/// largest relative error (3.1e-9). ln 2 is split so that k * high is exact.
+template <class D>
+HWY_INLINE hn::Vec<D> exp_up_to_88(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits of the mantissa.
+  const auto shift = hn::Set(d, 12582912.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
+  const auto k = hn::Sub(shifted, shift);
+  auto r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);
+  auto q = hn::Set(d, 0.001381446490995586f);
+  q = hn::MulAdd(q, r, hn::Set(d, 0.008368780836462975f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.04166839271783829f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.1666651964187622f));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.4999999403953552f));
+  const auto p = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+  // (k + 127) << 23 is 2^k; the bits of `shift` above the mantissa's low 9 are shifted out.
+  const auto exponent = hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127));
+  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
+  // A multiplication, not an addition to the exponent bits, so that NaN stays NaN.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(p, power));
+}
+
+}  // namespace lockstep::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
