@@ -1,8 +1,10 @@
-# oneDNN without its own package file, which on Debian demands OpenCL headers that the CPU engine does not need.
+# oneDNN without its own package file, which on Debian demands OpenCL headers that the CPU engine does not
+# need.
 find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(ONEDNN_LIBRARY dnnl)
 if(ONEDNN_INCLUDE_DIR)
-  file(STRINGS ${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h version_line REGEX "define DNNL_VERSION_MAJOR")
+  file(STRINGS ${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h version_line
+    REGEX "define DNNL_VERSION_MAJOR")
   string(REGEX MATCH "[0-9]+" ONEDNN_VERSION_MAJOR "${version_line}")
 endif()
 include(FindPackageHandleStandardArgs)

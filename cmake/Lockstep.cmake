@@ -11,7 +11,8 @@ target_compile_options(lockstep_options INTERFACE
   -ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast
   $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
 if(LOCKSTEP_SANITIZE)
-  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(lockstep_options INTERFACE
+    -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
@@ -42,9 +43,12 @@ function(lockstep_module)
   endif()
   if(LOCKSTEP_TESTS AND M_TESTS)
     add_executable(${M_NAME}_test ${M_TESTS})
-    target_link_libraries(${M_NAME}_test PRIVATE ${target} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    target_link_libraries(${M_NAME}_test PRIVATE
+      ${target} ${M_TEST_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
     target_compile_definitions(${M_NAME}_test PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     include(GoogleTest)
-    gtest_discover_tests(${M_NAME}_test TEST_PREFIX "${M_NAME}." PROPERTIES TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+    # Listed when ctest starts, not while building: a program that cannot even list its tests fails there.
+    gtest_discover_tests(${M_NAME}_test TEST_PREFIX "${M_NAME}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT 300)
   endif()
 endfunction()

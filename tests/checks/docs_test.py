@@ -1,0 +1,90 @@
+"""tools/check_docs.py finds broken links and commands that are not there."""
+
+import unittest
+
+from planted import PlantedTree
+
+DEV = """#!/bin/sh
+echo 'usage: ./dev COMMAND'
+echo
+echo '  build     build it'
+echo '  test      test it'
+"""
+LOCKSTEP = """#!/bin/sh
+if [ "$1" = --help ]; then
+  echo 'Subcommands:'
+  echo '  train     train a model'
+else
+  echo '  --out-dir TEXT   where'
+fi
+"""
+README = """# Title
+
+See [the map](docs/map.md), [a part](docs/map.md#the-second-part) and [below](#below).
+
+```sh
+./dev build   # builds
+lockstep train --out-dir=run --out-dir run
+```
+
+## Below
+"""
+
+
+class Docs(PlantedTree):
+    def setUp(self):
+        super().setUp()
+        self.put("dev", DEV).chmod(0o755)
+        self.binary = str(self.put("bin/lockstep", LOCKSTEP))
+        (self.root / "bin/lockstep").chmod(0o755)
+        self.put("docs/map.md", "# Map\n\n## The second part\n")
+
+    def finds(self, place, *words):
+        self.assert_finds(place, *words, tool="check_docs.py", arguments=("--binary", self.binary))
+
+    def readme(self, old, new):
+        self.assertIn(old, README)
+        self.put("README.md", README.replace(old, new))
+
+    def test_clean_tree_passes(self):
+        self.put("README.md", README)
+        self.assert_clean("check_docs.py", "--binary", self.binary)
+
+    def test_link_to_nothing(self):
+        self.readme("docs/map.md)", "docs/mop.md)")
+        self.finds("README.md:3", "docs/mop.md", "does not exist")
+
+    def test_link_to_no_heading(self):
+        self.readme("#the-second-part", "#the-third-part")
+        self.finds("README.md:3", "no heading #the-third-part")
+        self.readme("(#below)", "(#above)")
+        self.finds("README.md:3", "no heading #above")
+
+    def test_links_are_relative_to_their_document(self):
+        self.put("README.md", README)
+        self.put("docs/map.md", "# Map\n\n## The second part\n\n[up](README.md)\n")
+        self.finds("docs/map.md:5", "README.md", "does not exist")
+        self.put("docs/map.md", "# Map\n\n## The second part\n\n[up](../README.md)\n")
+        self.assert_clean("check_docs.py", "--binary", self.binary)
+
+    def test_dev_command_that_is_not_there(self):
+        self.readme("./dev build", "./dev bild")
+        self.finds("README.md:6", "./dev bild", "no such command")
+
+    def test_lockstep_command_that_is_not_there(self):
+        self.readme("lockstep train", "lockstep trian")
+        self.finds("README.md:7", "lockstep trian", "no such command")
+
+    def test_lockstep_option_that_is_not_there(self):
+        self.readme("--out-dir run", "--out run")
+        self.finds("README.md:7", "--out", "no such option")
+
+    def test_without_a_binary_it_says_so(self):
+        self.readme("lockstep train", "lockstep trian")
+        status, output = self.check("check_docs.py", "--binary", str(self.root / "nowhere"))
+        self.assertEqual(status, 0, output)
+        self.assertTrue(output.startswith("SKIPPED: "), output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Everything CI checks, by way of ./dev ci. The main tests come last: the output ends with ctest's summary.
+#
+# A step that fails does not keep the later ones from running: one run tells everything that is wrong. With
+# --full, what takes longer than CI may: other compilers, ThreadSanitizer, fuzzing, and a newcomer's first two
+# commands on a bare Debian 12 and 13.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+
+full=no
+case "${1:-}" in
+  "") ;;
+  --full) full=yes ;;
+  *)
+    echo "ci: unknown argument '$1'" >&2
+    exit 2
+    ;;
+esac
+
+export LOCKSTEP_WERROR=ON
+export LOCKSTEP_CI=1 # checks whose tools are missing fail instead of skipping
+failed=()
+
+# step NAME COMMAND...: runs it, prints how long it took, remembers a failure.
+step() {
+  local name=$1 start=$SECONDS status=0
+  shift
+  echo "== ci: $name" >&2
+  "$@" || status=$?
+  if [[ $status -ne 0 ]]; then
+    failed+=("$name")
+    echo "== ci: $name FAILED (exit $status)" >&2
+  fi
+  echo "== ci: $name took $((SECONDS - start)) s" >&2
+}
+
+step "packages" ./dev deps --ci
+step "format" ./dev fmt --check
+step "build with -Werror, headers alone" ./dev build-all
+step "lint" ./dev lint --all
+step "address and undefined-behaviour sanitizers" ./dev test-preset asan
+if [[ $full == yes ]]; then
+  step "clang" ./dev test-preset clang
+  step "thread sanitizer" ./dev test-preset tsan
+  step "newcomer on Debian 12" tools/newcomer.sh bookworm
+  step "newcomer on Debian 13" tools/newcomer.sh trixie
+fi
+step "tests" ./dev test
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+  printf 'ci: FAILED: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
