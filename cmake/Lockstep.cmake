@@ -22,7 +22,7 @@ function(lockstep_module)
   # While the modules are being built up: a listed file that is not there yet is left out, aloud.
   foreach(list M_SOURCES M_TESTS)
     foreach(file IN LISTS ${list})
-      if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+      if(NOT IS_ABSOLUTE ${file} AND NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
         message(STATUS "lockstep: ${M_NAME}/${file} does not exist yet")
         list(REMOVE_ITEM ${list} ${file})
       endif()
