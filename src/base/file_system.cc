@@ -65,6 +65,12 @@ class PosixMappedFile final : public MappedFile {
   std::span<const std::byte> bytes() const override {
     return {static_cast<const std::byte*>(address_), bytes_};
   }
+  void release(size_t begin, size_t end) const override {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    begin = (begin + page - 1) / page * page;  // whole pages only
+    end = end >= bytes_ ? bytes_ : end / page * page;
+    if (begin < end) ::madvise(static_cast<std::byte*>(address_) + begin, end - begin, MADV_DONTNEED);
+  }
 
  private:
   void* address_;
@@ -175,15 +181,38 @@ FileSystem& real_file_system() {
   return files;
 }
 
+std::string parent_directory(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(slash == 0 ? "/" : path.substr(0, slash));
+}
+
+Status create_directories_durably(FileSystem& files, const std::string& path) {
+  std::vector<std::string> missing;  // innermost first
+  for (std::string at = path; !files.exists(at) && at != "." && at != "/"; at = parent_directory(at))
+    missing.push_back(at);
+  LOCKSTEP_TRY(files.create_directories(path));
+  for (auto it = missing.rbegin(); it != missing.rend(); ++it)
+    LOCKSTEP_TRY(files.sync_directory(parent_directory(*it)));
+  return Status::ok();
+}
+
 Status write_file_atomically(FileSystem& files, const std::string& path, std::string_view content) {
   const std::string temporary = path + ".tmp";
-  LOCKSTEP_ASSIGN(std::unique_ptr<WritableFile> file, files.create(temporary));
-  LOCKSTEP_TRY(file->append(content));
-  LOCKSTEP_TRY(file->sync());
-  LOCKSTEP_TRY(file->close());
-  LOCKSTEP_TRY(files.rename(temporary, path));
-  const size_t slash = path.find_last_of('/');
-  return files.sync_directory(slash == std::string::npos ? "." : path.substr(0, slash + 1));
+  const auto write = [&]() -> Status {
+    LOCKSTEP_ASSIGN(std::unique_ptr<WritableFile> file, files.create(temporary));
+    LOCKSTEP_TRY(file->append(content));
+    LOCKSTEP_TRY(file->sync());
+    LOCKSTEP_TRY(file->close());
+    return files.rename(temporary, path);
+  };
+  Status written = write();
+  if (!written.is_ok()) {
+    static_cast<void>(files.remove_all(temporary));  // the disk may be full: give the space back
+    return written;
+  }
+  return files.sync_directory(parent_directory(path));
 }
 
 }  // namespace lockstep

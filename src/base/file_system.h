@@ -33,6 +33,12 @@ class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<const std::byte> bytes() const = 0;
+  /// Hint: bytes [begin, end) will not be read again soon. They stay valid; the process merely stops keeping
+  /// their pages, so that reading a large file front to back needs little resident memory.
+  virtual void release(size_t begin, size_t end) const {
+    static_cast<void>(begin);
+    static_cast<void>(end);
+  }
 };
 
 class FileSystem {
@@ -64,6 +70,13 @@ class FileSystem {
 
 /// The operating system's file system; one for the process.
 FileSystem& real_file_system();
+
+/// create_directories whose names survive a crash: every directory that was missing is synced into its
+/// parent.
+Status create_directories_durably(FileSystem& files, const std::string& path);
+
+/// The directory that holds `path`: "." for a bare name, "/" for a name in the root.
+std::string parent_directory(std::string_view path);
 
 /// Writes `path` so that a reader sees the old content or the new, never a part: temporary name beside it,
 /// sync, rename, sync of the directory.

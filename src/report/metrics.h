@@ -1,5 +1,7 @@
-// metrics.jsonl: one JSON object per line, a contract (docs/formats/metrics.md). Lines are appended whole and
-// flushed; after a crash the file may end in a part of a line, which a reopening run cuts off.
+// metrics.jsonl: one JSON object per line, a contract (docs/formats/metrics.md has every field with its
+// unit). A line is appended whole, by one write; after a crash the file may end in a part of a line, which
+// the next open cuts off. A line that could not be written whole (full disk) is cut off again before the next
+// one. Numbers that are not finite become null: JSON has no word for them.
 #pragma once
 
 #include <cstdint>
@@ -50,15 +52,16 @@ struct EvalEvent {
 
 class MetricsWriter {
  public:
-  /// Appends to OUT/metrics.jsonl. With resume_step, lines of step events after it (from a run that died
-  /// before its next checkpoint) and a torn last line are cut off first, so that every step stands once.
+  /// Appends to OUT/metrics.jsonl (OUT is made if missing). A torn last line is cut off first. With
+  /// resume_step, lines about later steps (from a run that went on after the checkpoint of that step) are cut
+  /// off too, so that every step stands once: from the first of them to the end of the file.
   static Result<MetricsWriter> open(FileSystem& files, const std::string& out_dir,
                                     std::optional<int64_t> resume_step);
   MetricsWriter(MetricsWriter&&) noexcept;
   MetricsWriter& operator=(MetricsWriter&&) noexcept;
   ~MetricsWriter();
 
-  /// `run` is free JSON: configuration, host, threads, versions. "event" and "t_unix_s" are added.
+  /// `run` is a free JSON object: configuration, host, threads, versions. "event" and "t_unix_s" are added.
   Status write_run(const nlohmann::json& run, double t_unix_s);
   Status write_step(const StepEvent& event);
   Status write_eval(const EvalEvent& event, double t_unix_s);
@@ -67,9 +70,14 @@ class MetricsWriter {
   Status write_end(int64_t step, const std::string& reason, double t_unix_s);
 
  private:
-  explicit MetricsWriter(std::unique_ptr<WritableFile> file);
-  Status write_line(const nlohmann::json& line);
+  MetricsWriter(FileSystem& files, std::string path, std::unique_ptr<WritableFile> file, uint64_t bytes);
+  Status write_line(const nlohmann::ordered_json& line);
+
+  FileSystem* files_;
+  std::string path_;
   std::unique_ptr<WritableFile> file_;
+  uint64_t bytes_;     ///< of whole lines
+  bool torn_ = false;  ///< a failed write may have left more than that
 };
 
 }  // namespace lockstep
