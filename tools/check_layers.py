@@ -53,7 +53,7 @@ THIRD_PARTY = [
     (r"nlohmann/json_fwd\.hpp", ["src/*"], 0),
     (r"nlohmann/", [f"src/{m}/*.cc" for m in ("data", "checkpoint", "report", "train", "cli")], 0),
     (r"fmt/", ["src/*"], 0),
-    (r"g(test|mock)/", ["src/*_test.cc", "src/*/test_*.h", "src/*/*_testing.h", "tests/*"], 0),
+    (r"g(test|mock)/", ["src/*_test.cc", "src/*/testing/*", "tests/*"], 0),
 ]
 # Headers of the C library and the kernel; C++'s own have neither a dot nor a slash.
 SYSTEM_FOLDERS = {"sys", "linux", "asm", "netinet", "arpa", "net"}

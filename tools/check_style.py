@@ -38,10 +38,10 @@ FUNCTION_NAME = re.compile(r"([~\w:]+(?:\s*operator\s*[^\s(]+)?)\s*\(")
 def files_of(root):
     """The files under version control or about to be, relative to root; everything where there is no git."""
     command = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listing = subprocess.run(command, capture_output=True, text=True, check=False)
-    if listing.returncode == 0:
-        names = [Path(name) for name in listing.stdout.split("\0") if name]
-    else:
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        names = [Path(name) for name in listing.split("\0") if name]
+    except (FileNotFoundError, subprocess.CalledProcessError):
         names = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
     for name in sorted(set(names)):
         if not SKIPPED_FOLDERS.intersection(name.parts) and (root / name).is_file():

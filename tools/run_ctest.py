@@ -17,7 +17,7 @@ SUMMARY = re.compile(r"^\d+% tests passed, ")
 TEST_HEADER = re.compile(r"^\d+/\d+ Test(ing)?: (?P<name>.+)$")
 SKIP_PLACE = re.compile(r"^(?P<place>\S+:\d+): Skipped$")
 SKIP_PLAIN = re.compile(r"^SKIP(PED)?: (?P<reason>.+)$")
-NOT_RUN = re.compile(r"isa not run here:\s*(?P<what>.+)$")
+NOT_RUN = re.compile(r"^isa not run here:\s*(?P<what>.+)$")
 
 
 def not_run(log_lines):
@@ -28,7 +28,7 @@ def not_run(log_lines):
         line = line.rstrip("\n")
         if match := TEST_HEADER.match(line):
             name = match["name"]
-        elif match := NOT_RUN.search(line):
+        elif match := NOT_RUN.match(line):
             if match["what"] not in things:
                 things.append(match["what"])
         elif SKIP_PLACE.match(line):

@@ -1,6 +1,7 @@
 #include "base/suggest.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace lockstep {

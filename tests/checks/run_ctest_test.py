@@ -26,7 +26,9 @@ class RunCtest(PlantedTree):
             lines.append(f'set_tests_properties(t{number} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED")')
         self.put("CMakeLists.txt", "\n".join(lines) + "\n")
         build = self.root / "build"
-        subprocess.run(["cmake", "-S", str(self.root), "-B", str(build)], check=True, capture_output=True)
+        subprocess.run(
+            ["cmake", "-G", "Ninja", "-S", str(self.root), "-B", str(build)], check=True, capture_output=True
+        )
         result = subprocess.run(
             [sys.executable, str(ROOT / "tools" / "run_ctest.py"), str(build)],
             capture_output=True,
