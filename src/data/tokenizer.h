@@ -1,9 +1,11 @@
-// The character tokenizer: sorted unique code points to ids. For tinyshakespeare: 65 ids, "\n" = 0 … "z"
-// = 64.
+// The character tokenizer: the sorted distinct code points of a text, numbered from 0. For tinyshakespeare
+// 65 ids, "\n" = 0 … "z" = 64.
+//
+// Both directions are tables: code point of an id, and id + 1 of a code point (0: not in the vocabulary;
+// that is why there are at most 65,535 ids). Immutable after creation; any thread may use it.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +16,13 @@ namespace lockstep {
 
 class CharTokenizer {
  public:
-  /// From any valid UTF-8; kData when it is broken (names the byte offset), empty, or has over 65,536
-  /// characters kinds.
+  static constexpr int64_t kVocabSizeMax = 65535;
+
+  /// From any valid UTF-8; kData when it is broken (names the byte offset), empty, or has over kVocabSizeMax
+  /// distinct characters.
   static Result<CharTokenizer> from_text(std::string_view text);
-  /// From a table id -> code point (meta.json, meta.pkl). kData on duplicates or an empty table.
+  /// From a table id -> code point (meta.json, meta.pkl). kData on duplicates, on what is no character, or
+  /// when the table is empty or too long.
   static Result<CharTokenizer> from_code_points(std::vector<char32_t> code_points);
 
   int64_t vocab_size() const { return static_cast<int64_t>(code_points_.size()); }
@@ -31,7 +36,7 @@ class CharTokenizer {
 
  private:
   std::vector<char32_t> code_points_;
-  std::map<char32_t, uint16_t> ids_;
+  std::vector<uint16_t> id_plus_one_;  ///< by code point, up to the largest one
 };
 
 }  // namespace lockstep
