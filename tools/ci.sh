@@ -42,6 +42,7 @@ step "address and undefined-behaviour sanitizers" ./dev test-preset asan
 if [[ $full == yes ]]; then
   step "clang" ./dev test-preset clang
   step "thread sanitizer" ./dev test-preset tsan
+  step "fuzzing" ./dev fuzz 120
   step "newcomer on Debian 12" tools/newcomer.sh bookworm
   step "newcomer on Debian 13" tools/newcomer.sh trixie
 fi

@@ -13,7 +13,8 @@ echo '  test      test it'
 LOCKSTEP = """#!/bin/sh
 if [ "$1" = --help ]; then
   echo 'Subcommands:'
-  echo '  train     train a model'
+  echo '  train         train a model'
+  echo '  data prepare  prepare data'
 else
   echo '  --out-dir TEXT   where'
 fi
@@ -25,6 +26,7 @@ See [the map](docs/map.md), [a part](docs/map.md#the-second-part) and [below](#b
 ```sh
 ./dev build   # builds
 lockstep train --out-dir=run --out-dir run
+lockstep data prepare --out-dir run
 ```
 
 ## Below
@@ -75,8 +77,12 @@ class Docs(PlantedTree):
         self.readme("lockstep train", "lockstep trian")
         self.finds("README.md:7", "lockstep trian", "no such command")
 
+    def test_command_of_two_words_that_is_not_there(self):
+        self.readme("data prepare", "data repair")
+        self.finds("README.md:8", "lockstep data", "no such command")
+
     def test_lockstep_option_that_is_not_there(self):
-        self.readme("--out-dir run", "--out run")
+        self.readme("=run --out-dir run", "=run --out run")
         self.finds("README.md:7", "--out", "no such option")
 
     def test_without_a_binary_it_says_so(self):
@@ -84,6 +90,8 @@ class Docs(PlantedTree):
         status, output = self.check("check_docs.py", "--binary", str(self.root / "nowhere"))
         self.assertEqual(status, 0, output)
         self.assertTrue(output.startswith("SKIPPED: "), output)
+        status, output = self.check("check_docs.py", "--binary", str(self.root / "nowhere"), ci=True)
+        self.assertEqual(status, 1, output)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A small source tree in a temporary folder, in which a test plants what a check must find."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,13 +24,17 @@ class PlantedTree(unittest.TestCase):
         file.write_text(text)
         return file
 
-    def check(self, tool, *arguments):
-        """Returns (exit status, output) of tools/TOOL on the tree."""
+    def check(self, tool, *arguments, ci=False):
+        """Returns (exit status, output) of tools/TOOL on the tree; with ci as where everything must run."""
+        environment = {name: value for name, value in os.environ.items() if name != "LOCKSTEP_CI"}
+        if ci:
+            environment["LOCKSTEP_CI"] = "1"
         result = subprocess.run(
             [sys.executable, str(ROOT / "tools" / tool), str(self.root), *arguments],
             capture_output=True,
             text=True,
             check=False,
+            env=environment,
         )
         return result.returncode, result.stdout + result.stderr
 
