@@ -65,7 +65,7 @@ def check_links(root, path, text):
 
 
 def commands_of(help_text):
-    """What opens an indented line of a help text, up to an argument or two blanks: "train", "data prepare"."""
+    """What opens an indented line of a help text, up to an argument or two blanks: "data prepare"."""
     return set(re.findall(r"^  ([a-z][\w-]*(?: [a-z][\w-]*)*)(?:  | [\[A-Z]|$)", help_text, re.M))
 
 

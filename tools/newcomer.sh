@@ -2,8 +2,10 @@
 # A newcomer's two commands on a bare Debian: newcomer.sh bookworm|trixie [FOLDER]
 #
 # Makes a minimal Debian in FOLDER (default /var/tmp/lockstep-newcomer/RELEASE) with debootstrap, copies the
-# files of this tree into it, and runs the README's `./dev demo` and `./dev test` there as root, without a
-# terminal. Needs root and debootstrap; $LOCKSTEP_MIRROR names another Debian mirror.
+# files of this tree into it, and runs the README's `./dev demo` and `./dev test` there without a terminal, as
+# a user who may use sudo. Before the second command that right is taken away: nothing is missing any more, so
+# nothing may ask for it. A FOLDER of an earlier run is made anew, unless LOCKSTEP_KEEP_DEBIAN is set. Needs
+# root and debootstrap; $LOCKSTEP_MIRROR names another Debian mirror.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -16,36 +18,47 @@ if [[ $(id -u) -ne 0 ]] || ! command -v debootstrap >/dev/null; then
   exit 1
 fi
 
-if [[ ! -x $root/usr/bin/apt-get ]]; then
+unmount() {
+  local folder
+  for folder in "$root/dev/shm" "$root/proc"; do
+    if mountpoint -q "$folder"; then umount "$folder"; fi
+  done
+}
+
+# in_debian USER COMMAND...: runs it in the home folder's lockstep, with an empty environment and no terminal.
+in_debian() {
+  local user=$1
+  shift
+  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LANG=C.UTF-8 \
+    chroot "$root" runuser -u "$user" -- env HOME=/home/newcomer bash -c \
+    'cd /home/newcomer/lockstep && "$@"' newcomer "$@" </dev/null
+}
+
+unmount
+if [[ -z ${LOCKSTEP_KEEP_DEBIAN:-} ]]; then rm -rf --one-file-system "$root"; fi
+if [[ ! -x $root/usr/bin/sudo ]]; then
   mkdir -p "$root"
-  debootstrap --variant=minbase "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
+  debootstrap --variant=minbase --include=sudo "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
     tail -n 20 "$root.log" >&2
     exit 1
   }
-  # Name service as here; certificates and proxies belong to the machine, not to Debian.
-  cp /etc/resolv.conf "$root/etc/resolv.conf"
 fi
-
-unmount() {
-  umount "$root/proc" 2>/dev/null || true
-  umount "$root/dev/shm" 2>/dev/null || true
-}
+cp /etc/resolv.conf "$root/etc/resolv.conf"
 trap unmount EXIT
 mount -t proc proc "$root/proc"
-[[ -e $root/dev/null ]] || mknod -m 666 "$root/dev/null" c 1 3
-[[ -e $root/dev/urandom ]] || mknod -m 444 "$root/dev/urandom" c 1 9
 mkdir -p "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
 
-rm -rf "$root/root/lockstep"
-mkdir -p "$root/root/lockstep"
+[[ -d $root/home/newcomer ]] || chroot "$root" useradd --create-home --shell /bin/bash newcomer
+rm -rf "$root/home/newcomer/lockstep"
+mkdir "$root/home/newcomer/lockstep"
 git ls-files -z --cached --others --exclude-standard |
-  tar --null --files-from=- --create --ignore-failed-read | tar -x -C "$root/root/lockstep"
+  tar --create --null --files-from=- --ignore-failed-read | tar --extract -C "$root/home/newcomer/lockstep"
+chroot "$root" chown -R newcomer:newcomer /home/newcomer
 
-in_chroot() {
-  echo "== $release: $*" >&2
-  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 \
-    chroot "$root" bash -c 'cd /root/lockstep && "$@"' newcomer "$@" </dev/null
-}
-in_chroot ./dev demo
-in_chroot ./dev test
+echo "== $release: ./dev demo" >&2
+echo "newcomer ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/newcomer"
+in_debian newcomer ./dev demo
+echo "== $release: ./dev test, without sudo" >&2
+rm "$root/etc/sudoers.d/newcomer"
+in_debian newcomer ./dev test
