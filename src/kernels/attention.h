@@ -1,8 +1,12 @@
 // Causal self-attention in tiles, as in FlashAttention (Dao et al. 2022): the masked half is skipped and T x
 // T is never stored. qkv is the output of the fused projection, (B, T, 3C), query | key | value, heads
 // contiguous, C = H * D; scores are scaled by 1 / sqrt(D). Dropout acts on the probabilities after softmax;
-// the dropout element index of probability (h, i, j) is (h * T + i) * T + j within the sample, T being
-// dropout_time.
+// the dropout element index of probability (h, i, j) is (h * T + i) * T + j within the sample, T being the
+// shape's. Work is cut by batch, head and (forward) 384 queries; one thread sums each result in a fixed
+// order, so the bits do not depend on the thread count (they do on the instruction set).
+//
+// Scores that overflow float give NaN; otherwise any finite input gives finite results. A NaN among the
+// inputs of a row reaches its outputs.
 #pragma once
 
 #include <cstdint>
