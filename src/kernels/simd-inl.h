@@ -47,7 +47,7 @@ HWY_INLINE void store_partial(hn::Vec<D> v, D d, T* HWY_RESTRICT p, int64_t n) {
 #if LOCKSTEP_MASKED_MEMORY
   hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
 #else
-  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)] = {};
   hn::Store(v, d, lanes);
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
 #endif
@@ -68,8 +68,52 @@ HWY_INLINE hn::TFromD<D> reduce_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// exp(x) for x <= 88: relative error below 2 ulp (2^-23) for x in [-87.3, 88]; exactly 0 below -87.3 (the
-/// result would be at most 1.2e-38), -infinity included; NaN gives NaN; above 88 unspecified.
+/// A kernel's column loop is written once as a template over its access to memory: whole vectors, and the
+/// partial vector at the end of a row.
+struct FullAccess {
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE hn::Vec<D> load(D d, const T* p) const {
+    return hn::LoadU(d, p);
+  }
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE void store(hn::Vec<D> v, D d, T* p) const {
+    hn::StoreU(v, d, p);
+  }
+};
+
+struct PartialAccess {
+  int64_t n;
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE hn::Vec<D> load(D d, const T* p) const {
+    return load_partial(d, p, n);
+  }
+  template <class D, typename T = hn::TFromD<D>>
+  HWY_INLINE void store(hn::Vec<D> v, D d, T* p) const {
+    store_partial(v, d, p, n);
+  }
+};
+
+/// out[c] = ((keep ? out[c] : 0) + src[0, c]) + src[1, c] + ..., in row order, c < n: the second half of
+/// every sum over fixed blocks of rows.
+template <class D, class Access>
+HWY_INLINE void fold_rows_at(D d, const Access& access, const float* src, int64_t rows, int64_t stride,
+                             bool keep, float* out) {
+  auto sum = keep ? access.load(d, out) : hn::Zero(d);
+  for (int64_t row = 0; row < rows; ++row) sum = hn::Add(sum, access.load(d, src + row * stride));
+  access.store(sum, d, out);
+}
+
+template <class D>
+HWY_INLINE void fold_rows(D d, const float* src, int64_t rows, int64_t stride, int64_t n, bool keep,
+                          float* out) {
+  const int64_t lanes = lanes_of(d);
+  int64_t c = 0;
+  for (; c + lanes <= n; c += lanes) fold_rows_at(d, FullAccess(), src + c, rows, stride, keep, out + c);
+  if (c < n) fold_rows_at(d, PartialAccess{n - c}, src + c, rows, stride, keep, out + c);
+}
+
+/// exp(x) for x <= 88: relative error below 2^-23 for x in [-87.336, 88]; exactly 0 below -87.336
+/// (the result would be denormal), -infinity included; NaN gives NaN; above 88 unspecified.
 ///
 /// x = k ln 2 + r with |r| <= ln(2)/2: exp(x) = 2^k (1 + r + r^2 q(r)), q of degree 4 fitted to minimise the
 /// largest relative error (3.1e-9). ln 2 is split so that k * high is exact.
@@ -92,7 +136,7 @@ HWY_INLINE hn::Vec<D> exp_up_to_88(D d, hn::Vec<D> x) {
   const auto exponent = hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127));
   const auto power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
   // A multiplication, not an addition to the exponent bits, so that NaN stays NaN.
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(p, power));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.336f)), hn::Mul(p, power));
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE
