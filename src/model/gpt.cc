@@ -403,6 +403,49 @@ LossSums Gpt::evaluate(const Batch& batch, const float* params) {
   return impl_->head(batch, params, 0.0f, nullptr);
 }
 
+const float* Gpt::kept_activation(std::string_view name) const {
+  const Activations& acts = impl_->acts;
+  if (name == "embed") return acts.layers[0].residual_in;
+  if (name == "ln_f") return impl_->scratch.norm;
+  for (size_t layer = 0; layer < acts.layers.size(); ++layer) {
+    const std::string prefix = "h." + std::to_string(layer) + ".";
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view what = name.substr(prefix.size());
+    const LayerActivations& a = acts.layers[layer];
+    if (what == "qkv") return a.qkv;
+    if (what == "attn") return a.attention;
+    if (what == "resid_mid") return a.residual_mid;
+    if (what == "fc") return a.mlp_pre;
+    if (what == "resid")
+      return layer + 1 < acts.layers.size() ? acts.layers[layer + 1].residual_in : acts.residual_out;
+  }
+  return nullptr;
+}
+
+std::vector<kernels::GemmProblem> gemm_problems(const GptConfig& config, int64_t rows, int64_t time) {
+  using kernels::Transpose;
+  const int64_t N = rows * time, C = config.n_embd, V = config.vocab_size;
+  std::vector<kernels::GemmProblem> problems;
+  const auto add_linear = [&](int64_t tokens, int64_t in, int64_t out) {
+    problems.push_back({Transpose::kNo, Transpose::kYes, tokens, out, in});  // y = x W^T
+    problems.push_back({Transpose::kNo, Transpose::kNo, tokens, in, out});   // dx = dy W
+    problems.push_back({Transpose::kYes, Transpose::kNo, out, in, tokens});  // dW = dy^T x
+  };
+  add_linear(N, C, 3 * C);
+  add_linear(N, C, C);
+  add_linear(N, C, 4 * C);
+  add_linear(N, 4 * C, C);
+  add_linear(std::min(N, loss_chunk_rows(V, N)), C, V);
+  return problems;
+}
+
+int64_t choose_micro_rows(const GptConfig& config, int64_t rows, int64_t time) {
+  // Measured 2026-12-01 (docs/lab-log.md): wider models reach full speed with fewer tokens.
+  const int64_t tokens = config.n_embd >= 512 ? 512 : 1024;
+  const int64_t pieces = std::max<int64_t>(1, (rows * time + tokens - 1) / tokens);
+  return std::max<int64_t>(1, (rows + pieces - 1) / pieces);
+}
+
 void Gpt::logits(const Batch& batch, const float* params, float* logits) {
   impl_->forward(batch, nullptr, params);
   const GptConfig& config = impl_->config;

@@ -9,7 +9,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <vector>
 
+#include "kernels/gemm_peak.h"
 #include "model/config.h"
 #include "model/parameters.h"
 
@@ -68,11 +71,22 @@ class Gpt {
   /// Evaluation mode; logits (B * T, V) are written to `logits`. For tests, goldens and sampling without a
   /// cache.
   void logits(const Batch& batch, const float* params, float* logits);
+  /// What the last pass kept, by the golden tests' names: "embed", "ln_f" (evaluation only) and "h.I." with
+  /// qkv, attn, resid_mid, fc (training passes only), resid. Null for other names.
+  const float* kept_activation(std::string_view name) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Rows of a micro-batch: as many as keep it near the token count at which the products run at full speed
+/// while the activations stay small (docs/lab-log.md has the measurements). At least 1, at most `rows`.
+int64_t choose_micro_rows(const GptConfig& config, int64_t rows, int64_t time);
+
+/// The matrix products of one micro-batch's forward and backward pass, each kind once: what the peak is
+/// measured on.
+std::vector<kernels::GemmProblem> gemm_problems(const GptConfig& config, int64_t rows, int64_t time);
 
 /// Generation with a key/value cache: B sequences in step with each other.
 class GptDecoder {
