@@ -132,7 +132,8 @@ float loss_and_gradient_row(float* x, int64_t V, int32_t target, float scale) {
   for (int64_t begin = 0, chunk = 0; begin < V; begin += length, ++chunk) {
     const int64_t n = std::min(length, V - begin);
     // Above the final offset only for a chunk of nothing but -infinity, which holds zeros.
-    const float correction = std::exp(std::min(offsets[chunk] - offset, 0.0f));
+    const float correction =
+        offsets[chunk] == offset ? 1.0f : std::exp(std::min(offsets[chunk] - offset, 0.0f));
     scale_chunk(x + begin, correction * factor, n);
   }
   x[target] -= scale;

@@ -17,14 +17,17 @@ using testing::GuardedBuffer;
 using testing::same_bits;
 
 constexpr double kEps = 0x1p-24;
-constexpr double kSmallest = 1.2e-38;  // results below may become 0
+// What cutting |x| at 9.9 (tanh form; erf at 12.9 leaves less) leaves: the exponential is 1.2e-37 there; the
+// value has 9.9 times that, the derivative 9.9 * 22.6 times.
+constexpr double kValueFloor = 2e-36, kSlopeFloor = 3e-35;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Relative error that the exponential inherits from its rounded argument, plus 16 roundings: gelu-inl.h.
 double relative_bound(Gelu kind, double x) {
   const double a = std::fmin(std::fabs(x), 14.0);
-  const double exponent = kind == Gelu::kErf ? a * a / 2 : 3 * (1.5957691216 * a + 0.0713548163 * a * a * a);
-  return (exponent + 16) * kEps;
+  const double inherited =
+      kind == Gelu::kErf ? 1.25 * a * a : 4.5 * (1.5957691216 * a + 0.0713548163 * a * a * a);
+  return (inherited + 16) * kEps;
 }
 
 // Finite floats of every exponent and sign, and a dense grid where GELU bends.
@@ -56,16 +59,14 @@ TEST(Gelu, ValueAndDerivativeAgainstDouble) {
       for (size_t i = 0; i < x.size(); ++i) {
         const double v = x[i], bound = relative_bound(kind, v);
         const double error = std::fabs(act[i] - value[i]);
-        const double tolerance = std::fabs(value[i]) * bound + kSmallest * std::fmax(1.0, std::fabs(v));
+        const double tolerance = std::fabs(value[i]) * bound + kValueFloor;
         ASSERT_LE(error, tolerance) << "x=" << x[i] << " got " << act[i] << " want " << value[i];
         worst = std::fmax(worst, error / tolerance);
         worst_absolute = std::fmax(worst_absolute, error / std::fmax(1.0, v));
         // The derivative is a sum: its error is relative to the terms, which may cancel.
         const double cdf = v == 0.0 ? 0.5 : value[i] / v;
         const double terms = std::fabs(cdf) + std::fabs(slope[i] - cdf);
-        // An exponential that became 0 is multiplied by up to 14 (1.6 + 3 * 0.0714 * 14^2) = 610 in the tanh
-        // form.
-        const double slope_tolerance = terms * bound + kSmallest * 610;
+        const double slope_tolerance = terms * bound + kSlopeFloor;
         ASSERT_LE(std::fabs(grad[i] - slope[i]), slope_tolerance)
             << "x=" << x[i] << " got " << grad[i] << " want " << slope[i];
       }
@@ -98,14 +99,16 @@ TEST(Gelu, SpecialValues) {
       EXPECT_TRUE(std::isnan(act[0]));
       EXPECT_TRUE(std::isnan(grad[0]));
       EXPECT_EQ(act[1], kInfinity);
-      EXPECT_TRUE(std::isnan(act[2]));
+      EXPECT_NEAR(act[2], 0.0f, kValueFloor);
       EXPECT_EQ(act[3], 0.0f);
       EXPECT_EQ(act[4], 0.0f);
       EXPECT_EQ(grad[3], 0.5f);
       EXPECT_EQ(act[6], 3e38f);
       EXPECT_EQ(grad[6], 1.0f);
-      EXPECT_EQ(act[7], 0.0f);
-      EXPECT_EQ(grad[7], 0.0f);
+      EXPECT_NEAR(act[7], 0.0f, kValueFloor);
+      EXPECT_NEAR(grad[7], 0.0f, kSlopeFloor);
+      EXPECT_EQ(grad[1], 1.0f);
+      EXPECT_NEAR(grad[2], 0.0f, kSlopeFloor);
     }
   });
 }

@@ -112,16 +112,35 @@ HWY_INLINE void fold_rows(D d, const float* src, int64_t rows, int64_t stride, i
   if (c < n) fold_rows_at(d, PartialAccess{n - c}, src + c, rows, stride, keep, out + c);
 }
 
-/// exp(x) for x <= 88: relative error below 2^-23 for x in [-87.336, 88]; exactly 0 below -87.336
-/// (the result would be denormal), -infinity included; NaN gives NaN; above 88 unspecified.
+/// min(v, limit) that keeps NaN in v.
+template <class D>
+HWY_INLINE hn::Vec<D> min_keep_nan(D d, hn::Vec<D> v, float limit) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  (void)d;
+  return hn::Min(hn::Set(d, limit), v);  // minps gives its second operand when either is NaN
+#else
+  return hn::IfThenElse(hn::Gt(v, hn::Set(d, limit)), hn::Set(d, limit), v);
+#endif
+}
+
+/// Adding this rounds x in [-126, 127] to an integer k, and leaves k + 127, the exponent field of 2^k, in the
+/// low bits of the sum's mantissa: 1.5 * 2^23 + 127.
+inline constexpr float kExponentShift = 12583039.0f;
+
+/// 2^k from `shifted` = k + kExponentShift, -126 <= k <= 127.
+template <class D>
+HWY_INLINE hn::Vec<D> power_of_two(D d, hn::Vec<D> shifted) {
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(hn::RebindToUnsigned<D>(), shifted)));
+}
+
+/// exp(x) for x <= 88: relative error below 2^-23 for x in [-87.336, 88]; exactly 0 below -87.336 (the result
+/// would be denormal), -infinity included; NaN gives NaN; above 88 unspecified.
 ///
 /// x = k ln 2 + r with |r| <= ln(2)/2: exp(x) = 2^k (1 + r + r^2 q(r)), q of degree 4 fitted to minimise the
 /// largest relative error (3.1e-9). ln 2 is split so that k * high is exact.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_up_to_88(D d, hn::Vec<D> x) {
-  const hn::RebindToSigned<D> di;
-  // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits of the mantissa.
-  const auto shift = hn::Set(d, 12582912.0f);
+  const auto shift = hn::Set(d, kExponentShift);
   const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
   const auto k = hn::Sub(shifted, shift);
   auto r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), x);
@@ -132,11 +151,21 @@ HWY_INLINE hn::Vec<D> exp_up_to_88(D d, hn::Vec<D> x) {
   q = hn::MulAdd(q, r, hn::Set(d, 0.1666651964187622f));
   q = hn::MulAdd(q, r, hn::Set(d, 0.4999999403953552f));
   const auto p = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
-  // (k + 127) << 23 is 2^k; the bits of `shift` above the mantissa's low 9 are shifted out.
-  const auto exponent = hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127));
-  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
   // A multiplication, not an addition to the exponent bits, so that NaN stays NaN.
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.336f)), hn::Mul(p, power));
+  const auto result = hn::Mul(p, power_of_two(d, shifted));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.336f)), result);
+}
+
+/// 2^f for |f| <= 1/2, relative error 2.0e-9 before rounding.
+template <class D>
+HWY_INLINE hn::Vec<D> exp2_fraction(D d, hn::Vec<D> f) {
+  auto p = hn::Set(d, 0.00015353309572674334f);
+  p = hn::MulAdd(p, f, hn::Set(d, 0.0013398939045146108f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.009618437848985195f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.055503323674201965f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.24022647738456726f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.6931471824645996f));
+  return hn::MulAdd(p, f, hn::Set(d, 1.0f));
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE
