@@ -51,13 +51,22 @@ class Norm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, LAYER_NORM_EPSILON)
 
 
+class Linear(nn.Linear):
+    """As nn.Linear; `multiply` can be exchanged for the whole model (onednn_linear.py)."""
+
+    multiply = staticmethod(F.linear)
+
+    def forward(self, x):
+        return Linear.multiply(x, self.weight, self.bias)
+
+
 class Attention(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.n_head = config.n_head
         self.dropout = config.dropout
-        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.c_attn = Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(config.n_embd, config.n_embd, bias=config.bias)
 
     def forward(self, x, tap):
         B, T, C = x.shape
@@ -74,8 +83,8 @@ class Mlp(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.approximate = "tanh" if config.gelu == "tanh" else "none"
-        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.c_fc = Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
 
     def forward(self, x, tap):
         hidden = tap("fc", self.c_fc(x))
@@ -152,7 +161,7 @@ class Gpt(nn.Module):
         for index, block in enumerate(self.transformer["h"]):
             stream = block(stream, tap_under(f"h.{index}."))
         stream = top("ln_f", self.transformer["ln_f"](stream))
-        return top("logits", F.linear(stream, wte))
+        return top("logits", Linear.multiply(stream, wte))
 
     def forward(self, x, y, taps=None):
         """Mean loss over the targets y (B, T) that are not -1."""

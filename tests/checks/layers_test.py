@@ -77,6 +77,16 @@ class Layers(PlantedTree):
         )
         self.finds("src/base/log_test.cc:1", "never built")
 
+    def test_a_variable_in_a_name_stands_for_anything(self):
+        self.put("src/base/log_v2.cc", "// a file\n")
+        self.put(
+            "src/base/CMakeLists.txt",
+            "lockstep_module(NAME base SOURCES log.cc log_v${VERSION}.cc HEADERS log.h)\n",
+        )
+        self.assert_clean("check_layers.py")
+        self.put("src/base/lag_v2.cc", "// a file\n")
+        self.finds("src/base/lag_v2.cc:1", "never built")
+
     def test_tests_may_use_test_libs(self):
         self.module("base", "", ["log.h", "log.cc", "log_test.cc"])
         self.put("src/base/log_test.cc", '#include "tensor/buffer.h"\n')

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "peers"))
-import gpt  # noqa: E402
+import gpt
 
 PINNED_TORCH = "2.13.0"
 STEPS = 10
@@ -29,16 +29,17 @@ EPSILON = torch.finfo(torch.float32).eps
 SPREAD = 8
 PERTURBED_RUNS = 32
 
+RECIPE = {"learning_rate": 3e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99}
 # grad_clip lies among the case's gradient norms: some steps are clipped and some are not.
-RECIPE = dict(learning_rate=3e-3, weight_decay=0.1, beta1=0.9, beta2=0.99)
-CASES = {
+COLUMNS = ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias", "gelu", "grad_clip")
+CASES = {  # name: batch, time, then the columns
     # Odd everything: head size 7, T below block_size, sizes that fill no vector.
-    "bias_erf": (2, 13, dict(n_layer=2, n_head=3, n_embd=21, block_size=16, vocab_size=37, bias=True, gelu="erf", grad_clip=4.0)),
-    "nobias_erf": (3, 8, dict(n_layer=2, n_head=2, n_embd=16, block_size=8, vocab_size=33, bias=False, gelu="erf", grad_clip=4.5)),
-    # One wide head beside one layer; clipping off.
-    "bias_tanh": (2, 9, dict(n_layer=1, n_head=1, n_embd=24, block_size=12, vocab_size=50, bias=True, gelu="tanh", grad_clip=0.0)),
+    "bias_erf": (2, 13, 2, 3, 21, 16, 37, True, "erf", 4.0),
+    "nobias_erf": (3, 8, 2, 2, 16, 8, 33, False, "erf", 4.5),
+    # One wide head in one layer; clipping off.
+    "bias_tanh": (2, 9, 1, 1, 24, 12, 50, True, "tanh", 0.0),
     # Head size 1: every channel its own head.
-    "nobias_tanh": (2, 17, dict(n_layer=2, n_head=13, n_embd=13, block_size=19, vocab_size=29, bias=False, gelu="tanh", grad_clip=2.6)),
+    "nobias_tanh": (2, 17, 2, 13, 13, 19, 29, False, "tanh", 2.6),
 }
 
 
@@ -75,9 +76,15 @@ class Trajectory:
     """Ten AdamW steps: what the first one saw, and where the last one ended."""
 
     def __init__(self, fields, config, weights, x, y, dtype, noise=None, generator=None):
+        self.problem = (fields, config, weights, x, y)
         model = load(config, weights, dtype)
         optimizer = gpt.make_optimizer(
-            model, fields["learning_rate"], fields["beta1"], fields["beta2"], fields["weight_decay"], fused=False
+            model,
+            fields["learning_rate"],
+            fields["beta1"],
+            fields["beta2"],
+            fields["weight_decay"],
+            fused=False,
         )
         self.activations, self.losses, self.norms, self.step_gradients = {}, [], [], []
         for step in range(STEPS):
@@ -104,6 +111,30 @@ def largest(tensor):
     return tensor.abs().max().item()
 
 
+def disturbed_envelopes(truth, single, seed):
+    """How far parameters, losses and norms move when every gradient is disturbed as float32 disturbs it.
+
+    After ten steps the error is not even over a tensor: where a gradient is nothing but rounding (the key
+    biases: softmax does not see them), AdamW divides noise by noise. Hence an envelope per element.
+    """
+    noise = [
+        {k: largest(exact[k] - approximate[k].double()) for k in exact}
+        for exact, approximate in zip(truth.step_gradients, single.step_gradients)
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    envelope = {k: torch.zeros_like(p) for k, p in truth.parameters.items()}
+    losses, norms = torch.tensor(truth.losses), torch.tensor(truth.norms)
+    loss_envelope = (losses - torch.tensor(single.losses)).abs()
+    norm_envelope = (norms - torch.tensor(single.norms)).abs()
+    for _ in range(PERTURBED_RUNS):
+        run = Trajectory(*truth.problem, torch.float64, noise, generator)
+        for k, p in run.parameters.items():
+            envelope[k] = torch.maximum(envelope[k], (p - truth.parameters[k]).abs())
+        loss_envelope = torch.maximum(loss_envelope, (losses - torch.tensor(run.losses)).abs())
+        norm_envelope = torch.maximum(norm_envelope, (norms - torch.tensor(run.norms)).abs())
+    return envelope, loss_envelope, norm_envelope
+
+
 def make_case(name, batch, time, shape, seed):
     fields = dict(shape, dropout=0.0, **RECIPE)
     config = gpt.GptConfig.from_fields(fields)
@@ -128,25 +159,8 @@ def make_case(name, batch, time, shape, seed):
     for key, exact in truth.step_gradients[0].items():
         add("grad." + key, exact, single.step_gradients[0][key])
 
-    # After ten steps the error is not even over a tensor: where a gradient is nothing but rounding (the key
-    # biases: softmax does not see them), AdamW divides noise by noise. So the tolerance is per element: how
-    # far the exact trajectory moves when every gradient is disturbed by as much as float32 disturbs it.
-    noise = [
-        {k: largest(exact[k] - approximate[k].double()) for k in exact}
-        for exact, approximate in zip(truth.step_gradients, single.step_gradients)
-    ]
-    generator = torch.Generator().manual_seed(seed + 1)
-    envelope = {k: torch.zeros_like(p) for k, p in truth.parameters.items()}
+    envelope, loss_envelope, norm_envelope = disturbed_envelopes(truth, single, seed + 1)
     losses, norms = torch.tensor(truth.losses), torch.tensor(truth.norms)
-    loss_envelope = (losses - torch.tensor(single.losses)).abs()
-    norm_envelope = (norms - torch.tensor(single.norms)).abs()
-    for _ in range(PERTURBED_RUNS):
-        run = Trajectory(fields, config, weights, x, y, torch.float64, noise, generator)
-        for k, p in run.parameters.items():
-            envelope[k] = torch.maximum(envelope[k], (p - truth.parameters[k]).abs())
-        loss_envelope = torch.maximum(loss_envelope, (losses - torch.tensor(run.losses)).abs())
-        norm_envelope = torch.maximum(norm_envelope, (norms - torch.tensor(run.norms)).abs())
-
     for k, exact in truth.parameters.items():
         tensors["init." + k] = weights[k]
         tensors["param." + k] = exact.float().contiguous()
@@ -182,22 +196,28 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "src/model/testdata")
     options = parser.parse_args()
     if torch.__version__.split("+")[0] != PINNED_TORCH:
-        sys.exit(f"cannot make goldens with PyTorch {torch.__version__}: they are pinned to {PINNED_TORCH}\n"
-                 "  hint: bench/setup_venv.sh installs it in build/venv")
+        sys.exit(
+            f"cannot make goldens with PyTorch {torch.__version__}: they are pinned to {PINNED_TORCH}\n"
+            "  hint: bench/setup_venv.sh installs it in build/venv"
+        )
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    for index, (name, (batch, time, shape)) in enumerate(CASES.items()):
+    for index, (name, (batch, time, *values)) in enumerate(CASES.items()):
+        shape = dict(zip(COLUMNS, values))
         tensors, description = make_case(name, batch, time, shape, seed=1000 + 10 * index)
         save_file(tensors, options.out / f"{name}.safetensors", metadata={"format": "pt"})
         (options.out / f"{name}.json").write_text(json.dumps(description, indent=1) + "\n")
         size = (options.out / f"{name}.safetensors").stat().st_size
         worst = max(
             (entry["torch_fp32_error_per_tolerance"], key)
-            for key, entry in description["tensors"].items() if key.startswith("param.")
+            for key, entry in description["tensors"].items()
+            if key.startswith("param.")
         )
-        print(f"{name}: {size} bytes, loss {tensors['losses'][0]:.4f} -> {tensors['losses'][-1]:.4f}, "
-              f"clipped {description['steps_clipped']} of {STEPS}, PyTorch's float32 parameters at "
-              f"{worst[0]:.2f} of the tolerance ({worst[1]})")
+        print(
+            f"{name}: {size} bytes, loss {tensors['losses'][0]:.4f} -> {tensors['losses'][-1]:.4f}, "
+            f"clipped {description['steps_clipped']} of {STEPS}, PyTorch's float32 parameters at "
+            f"{worst[0]:.2f} of the tolerance ({worst[1]})"
+        )
 
 
 if __name__ == "__main__":
