@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/hash.h"
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 
 namespace lockstep {
 namespace {

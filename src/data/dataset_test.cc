@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "data/builtin_text.h"
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 #include "data/token_file.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 
 namespace lockstep {
 namespace {

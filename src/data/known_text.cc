@@ -45,11 +45,12 @@ class Search {
       return std::nullopt;
     }
     const size_t before = seen_.size();
-    std::vector<std::string> names = std::move(listed).value();
-    std::stable_partition(names.begin(), names.end(),
-                          [&](const std::string& name) { return is_usual(name); });
-    for (const std::string& name : names)
-      if (std::optional<TextBytes> found = try_file(folder + "/" + name, is_usual(name))) return found;
+    const std::vector<std::string>& names = *listed;
+    for (const bool usual : {true, false})
+      for (const std::string& name : names) {
+        if (is_usual(name) != usual) continue;
+        if (std::optional<TextBytes> found = try_file(folder + "/" + name, usual)) return found;
+      }
     if (seen_.size() == before)
       seen_.push_back(fmt::format("{}: none of its {} files is it", folder, names.size()));
     return std::nullopt;

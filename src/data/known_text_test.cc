@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/hash.h"
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 
 namespace lockstep {
 namespace {

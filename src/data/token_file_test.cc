@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 
 namespace lockstep {
 namespace {

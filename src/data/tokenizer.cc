@@ -21,15 +21,16 @@ Result<CharTokenizer> CharTokenizer::from_text(std::string_view text) {
   if (text.empty())
     return Status(Code::kData, "cannot make a vocabulary: the text is empty")
         .with_hint("give a text with something in it");
-  std::vector<bool> seen(kCodePoints);
+  std::vector<bool> seen(128);  // grows to the largest code point there is
   for (size_t offset = 0; offset < text.size();) {
     const Utf8Step step = utf8_step(text, offset);
     if (step.bytes == 0) return utf8_error(text, offset);
+    if (step.code_point >= seen.size()) seen.resize(size_t{step.code_point} + 1);
     seen[step.code_point] = true;
     offset += step.bytes;
   }
   std::vector<char32_t> code_points;
-  for (size_t code = 0; code < kCodePoints; ++code)
+  for (size_t code = 0; code < seen.size(); ++code)
     if (seen[code]) code_points.push_back(static_cast<char32_t>(code));
   return from_code_points(std::move(code_points));
 }

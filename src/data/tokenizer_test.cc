@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 #include "data/utf8.h"
 
 namespace lockstep {

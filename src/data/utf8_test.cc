@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "data/testing.h"
+#include "data/testing/scratch.h"
 
 namespace lockstep {
 namespace {
