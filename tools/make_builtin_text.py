@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Makes the text that is built into the binary (--data builtin) out of the project's own words.
 
-Documents come first (README, docs/guide, the rest of docs), then the comments of the sources as prose. The
-result is plain ASCII in lines of at most 80 characters, the same for the same tree: parts are sorted by path.
+Documents are taken first (README, docs/guide, the rest of docs), then the comments of the sources as prose,
+up to a size. The parts are then put in the order of the hash of their paths, so that the last tenth, which is
+the validation split, is a mixture like the rest. The result is plain ASCII in lines of at most 80 characters,
+the same for the same tree.
 
     tools/make_builtin_text.py               show what would go in, write nothing
     tools/make_builtin_text.py --text FILE   write the text to look at
@@ -107,7 +109,7 @@ def comment_text(source):
 
 
 def collect():
-    """(path, text) of every part, in the order in which they go in."""
+    """(path, text) of every part, the most wanted first."""
     documents = [ROOT / name for name in FIRST_DOCUMENTS if (ROOT / name).exists()]
     documents += sorted((ROOT / "docs" / "guide").glob("*.md"))
     documents += [p for p in sorted((ROOT / "docs").rglob("*.md")) if p not in documents]
@@ -121,19 +123,22 @@ def collect():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--freeze", action="store_true")
     parser.add_argument("--text", metavar="FILE")
     parser.add_argument("--max-bytes", type=int, default=400_000, help="leave out the parts after this size")
     arguments = parser.parse_args()
-    text, kept = "", []
+    kept, size = [], 0
     for name, part in collect():
-        if len(text) + len(part) + 1 > arguments.max_bytes:
+        if size + len(part) + 1 > arguments.max_bytes:
             break
-        text += part + "\n"
-        kept.append((name, len(part)))
-    for name, size in kept:
-        print(f"{size:8d}  {name}")
+        kept.append((hashlib.sha256(name.encode()).hexdigest(), name, part))
+        size += len(part) + 1
+    text = "".join(part + "\n" for _, _, part in sorted(kept))
+    for _, name, part in sorted(kept):
+        print(f"{len(part):8d}  {name}")
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
     print(f"{len(text):8d}  in all, {len(set(text))} distinct characters, SHA-256 {digest}")
     if arguments.text:
