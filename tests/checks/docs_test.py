@@ -88,7 +88,7 @@ class Docs(PlantedTree):
     def test_without_a_binary_it_says_so(self):
         self.readme("lockstep train", "lockstep trian")
         status, output = self.check("check_docs.py", "--binary", str(self.root / "nowhere"))
-        self.assertEqual(status, 0, output)
+        self.assertEqual(status, 77, output)
         self.assertTrue(output.startswith("SKIPPED: "), output)
         status, output = self.check("check_docs.py", "--binary", str(self.root / "nowhere"), ci=True)
         self.assertEqual(status, 1, output)
