@@ -21,17 +21,19 @@ export LOCKSTEP_WERROR=ON
 export LOCKSTEP_CI=1 # checks whose tools are missing fail instead of skipping
 failed=()
 
-# step NAME COMMAND...: runs it, prints how long it took, remembers a failure.
+times=()
+
+# step NAME COMMAND...: runs it, remembers how long it took and whether it failed.
 step() {
   local name=$1 start=$SECONDS status=0
   shift
   echo "== ci: $name" >&2
   "$@" || status=$?
+  times+=("$((SECONDS - start)) s  $name")
   if [[ $status -ne 0 ]]; then
     failed+=("$name")
     echo "== ci: $name FAILED (exit $status)" >&2
   fi
-  echo "== ci: $name took $((SECONDS - start)) s" >&2
 }
 
 step "packages" ./dev deps --ci
@@ -46,7 +48,8 @@ if [[ $full == yes ]]; then
   step "newcomer on Debian 12" tools/newcomer.sh bookworm
   step "newcomer on Debian 13" tools/newcomer.sh trixie
 fi
-step "tests" ./dev test
+printf '== ci: %s\n' "${times[@]}" >&2
+step "tests" ./dev test # its summary is the last output when all is well
 
 if [[ ${#failed[@]} -gt 0 ]]; then
   printf 'ci: FAILED: %s\n' "${failed[@]}" >&2
