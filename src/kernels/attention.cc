@@ -38,9 +38,7 @@ BackwardSlices::BackwardSlices(const AttentionShape& shape, const AttentionTilin
   keys = carver.take(shape.T * width);
   queries = carver.take(shape.T * width);
   douts = carver.take(shape.T * width);
-  dkeys = carver.take(shape.T * width);
-  dvalues = carver.take(shape.T * width);
-  dqueries = carver.take(tiling.square_tile * width);
+  gradients = width == shape.D ? nullptr : carver.take(shape.T * 3 * width);
   probabilities = carver.take(square);
   dscores = carver.take(square);
   keep = carver.take(square);

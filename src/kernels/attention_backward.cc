@@ -133,38 +133,47 @@ HWY_NOINLINE void differentiate_tile(const BackwardHead& head, const BackwardSli
                    });
 }
 
+/// Where the gradients are summed: whole vectors are written, so straight to dqkv only if D needs no padding.
+struct GradientRows {
+  float* dq;
+  int64_t part;    // from dq to dk, from dk to dv
+  int64_t stride;  // of a row
+};
+
 /// Adds what one tile gives to the gradients of its values, keys and queries. Along a row of tiles the first
-/// writes dqueries; down a column of tiles the first, on the diagonal, writes dkeys and dvalues.
+/// writes dq; down a column of tiles the first, on the diagonal, writes dk and dv.
 HWY_NOINLINE void accumulate_tile(const BackwardHead& head, const BackwardSlices& slices,
-                                  const SquareTile& tile) {
-  const int64_t width = round_up(head.shape.D, kLanes), stride = kTiling.square_tile;
+                                  const SquareTile& tile, const GradientRows& gradients) {
+  const int64_t width = round_up(head.shape.D, kLanes), tile_stride = kTiling.square_tile;
   const float* queries = slices.queries + tile.first_row * width;
   const float* douts = slices.douts + tile.first_row * width;
   const float* keys = slices.keys + tile.first_key * width;
-  float* dkeys = slices.dkeys + tile.first_key * width;
-  float* dvalues = slices.dvalues + tile.first_key * width;
-  if (tile.diagonal() == 0) {
-    accumulate_columns<StoreFinish>(tile.columns, width, tile.rows, 0, slices.probabilities, stride, douts,
-                                    width, dvalues, width);
-    accumulate_columns<StoreFinish>(tile.columns, width, tile.rows, 0, slices.dscores, stride, queries, width,
-                                    dkeys, width);
+  const int64_t diagonal = tile.diagonal(), stride = gradients.stride;
+  float* dq = gradients.dq + tile.first_row * stride;
+  float* dk = gradients.dq + tile.first_key * stride + gradients.part;
+  float* dv = dk + gradients.part;
+  if (diagonal == 0) {
+    accumulate_columns<StoreFinish>(tile.columns, width, tile.rows, diagonal, slices.probabilities,
+                                    tile_stride, douts, width, dv, stride);
+    accumulate_columns<StoreFinish>(tile.columns, width, tile.rows, diagonal, slices.dscores, tile_stride,
+                                    queries, width, dk, stride);
   } else {
-    accumulate_columns<AddFinish>(tile.columns, width, tile.rows, tile.diagonal(), slices.probabilities,
-                                  stride, douts, width, dvalues, width);
-    accumulate_columns<AddFinish>(tile.columns, width, tile.rows, tile.diagonal(), slices.dscores, stride,
-                                  queries, width, dkeys, width);
+    accumulate_columns<AddFinish>(tile.columns, width, tile.rows, diagonal, slices.probabilities, tile_stride,
+                                  douts, width, dv, stride);
+    accumulate_columns<AddFinish>(tile.columns, width, tile.rows, diagonal, slices.dscores, tile_stride,
+                                  queries, width, dk, stride);
   }
   if (tile.first_key == 0) {
-    accumulate_rows<StoreFinish>(tile.rows, width, tile.columns, tile.diagonal(), slices.dscores, stride,
-                                 keys, width, slices.dqueries, width);
+    accumulate_rows<StoreFinish>(tile.rows, width, tile.columns, diagonal, slices.dscores, tile_stride, keys,
+                                 width, dq, stride);
   } else {
-    accumulate_rows<AddFinish>(tile.rows, width, tile.columns, tile.diagonal(), slices.dscores, stride, keys,
-                               width, slices.dqueries, width);
+    accumulate_rows<AddFinish>(tile.rows, width, tile.columns, diagonal, slices.dscores, tile_stride, keys,
+                               width, dq, stride);
   }
 }
 
-/// Packs a head's operands, queries scaled; delta = row sums of dout * out, which equal the row sums of
-/// probability * its gradient, dropout included.
+/// Packs a head's operands, queries and keys scaled (the panels are not); delta = row sums of dout * out,
+/// which equal the row sums of probability * its gradient, dropout included.
 HWY_NOINLINE void pack_head(const BackwardHead& head, const BackwardSlices& slices, float scale) {
   const FloatTag d;
   const int64_t T = head.shape.T, depth = head.shape.D, width = round_up(depth, kLanes);
@@ -173,7 +182,7 @@ HWY_NOINLINE void pack_head(const BackwardHead& head, const BackwardSlices& slic
   pack_panels(k, stride, T, depth, slices.key_panels);
   pack_panels(v, stride, T, depth, slices.value_panels);
   pack_rows(head.q, stride, T, depth, scale, slices.queries, width);
-  pack_rows(k, stride, T, depth, 1.0f, slices.keys, width);
+  pack_rows(k, stride, T, depth, scale, slices.keys, width);
   pack_rows(head.dout, channels, T, depth, 1.0f, slices.douts, width);
   for (int64_t row = 0; row < T; ++row) {
     const float* out = head.out + row * channels;
@@ -189,11 +198,15 @@ HWY_NOINLINE void pack_head(const BackwardHead& head, const BackwardSlices& slic
 }
 
 void differentiate_head(const BackwardHead& head, float* workspace) {
-  const int64_t T = head.shape.T, depth = head.shape.D, width = round_up(depth, kLanes);
+  const int64_t T = head.shape.T, depth = head.shape.D;
   const int64_t channels = head.shape.H * depth, stride = 3 * channels;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(depth)));
   WorkspaceCarver carver(workspace);
   const BackwardSlices slices(head.shape, kTiling, carver);
+  const bool direct = slices.gradients == nullptr;
+  const int64_t padded = padded_head(depth);
+  const auto gradients =
+      direct ? GradientRows{head.dq, channels, stride} : GradientRows{slices.gradients, padded, 3 * padded};
   pack_head(head, slices, scale);
   for (int64_t first_row = 0; first_row < T; first_row += kTiling.square_tile) {
     const int64_t rows = std::min(kTiling.square_tile, T - first_row);
@@ -201,12 +214,14 @@ void differentiate_head(const BackwardHead& head, float* workspace) {
       const int64_t columns = first_key == first_row ? rows : kTiling.square_tile;
       const SquareTile tile{first_row, rows, first_key, columns};
       differentiate_tile(head, slices, tile);
-      accumulate_tile(head, slices, tile);
+      accumulate_tile(head, slices, tile, gradients);
     }
-    unpack_rows(slices.dqueries, width, rows, depth, scale, head.dq + first_row * stride, stride);
   }
-  unpack_rows(slices.dkeys, width, T, depth, 1.0f, head.dq + channels, stride);
-  unpack_rows(slices.dvalues, width, T, depth, 1.0f, head.dq + 2 * channels, stride);
+  if (direct) return;
+  for (int64_t part = 0; part < 3; ++part) {
+    unpack_rows(slices.gradients + part * padded, 3 * padded, T, depth, 1.0f, head.dq + part * channels,
+                stride);
+  }
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE

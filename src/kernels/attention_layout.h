@@ -68,9 +68,8 @@ struct ForwardSlices {
 struct BackwardSlices {
   BackwardSlices(const AttentionShape& shape, const AttentionTiling& tiling, WorkspaceCarver& carver);
   float *key_panels, *value_panels;  // (T / panel, D, panel)
-  float *keys, *queries, *douts;     // (T, padded D); queries scaled
-  float *dkeys, *dvalues;            // (T, padded D)
-  float* dqueries;                   // (square_tile, padded D)
+  float *keys, *queries, *douts;     // (T, padded D); queries and keys scaled
+  float* gradients;                  // (T, 3, padded D), or null where D needs no padding
   float *probabilities, *dscores;    // (square_tile, square_tile)
   float* keep;                       // (square_tile, square_tile) dropout multipliers
   float* delta;                      // (T) row sums of dout * out
