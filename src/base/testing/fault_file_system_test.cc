@@ -1,5 +1,6 @@
 #include "base/testing/fault_file_system.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -59,12 +60,13 @@ TEST(FaultFileSystem, FailsExactlyTheChosenOperation) {
     files.fail_at(chosen, Fault::kIoError);
     int failures = 0;
     for (int64_t i = 0; i < 5; ++i) {
-      const Status status = files.create_directories("d" + std::to_string(i));
+      const std::string path = fmt::format("d{}", i);
+      const Status status = files.create_directories(path);
       EXPECT_EQ(status.is_ok(), i != chosen);
       if (!status.is_ok()) {
         ++failures;
-        EXPECT_EQ(status.message(), "cannot mkdir d" + std::to_string(i) + ": Input/output error");
-        EXPECT_FALSE(files.exists("d" + std::to_string(i)));
+        EXPECT_EQ(status.message(), fmt::format("cannot mkdir {}: Input/output error", path));
+        EXPECT_FALSE(files.exists(path));
       }
     }
     EXPECT_EQ(failures, 1);
@@ -136,7 +138,7 @@ TEST(FaultFileSystem, WhatWasNotSyncedIsLostInEveryWay) {
 TEST(FaultFileSystem, SameSeedSameLoss) {
   const auto run = [](uint64_t seed) {
     FaultFileSystem files;
-    for (int i = 0; i < 5; ++i) write(files, "f" + std::to_string(i), "content " + std::to_string(i));
+    for (int i = 0; i < 5; ++i) write(files, fmt::format("f{}", i), fmt::format("content {}", i));
     files.restart(seed);
     std::string all;
     for (const std::string& path : files.paths()) all += path + "=" + files.content(path).value_or("") + ";";
