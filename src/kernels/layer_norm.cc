@@ -100,9 +100,9 @@ HWY_INLINE void apply_row(const float* x, float mean, float rstd, const float* w
 
 HWY_INLINE void normalise_row(const float* x, const float* w, const float* b, int64_t C, float epsilon,
                               float* y, float* mean, float* rstd) {
-  const float inverse_C = 1.0f / static_cast<float>(C);
-  const float mu = row_sum(x, C) * inverse_C;
-  const float variance = row_square_deviation(x, mu, C) * inverse_C;
+  const float inverse_width = 1.0f / static_cast<float>(C);
+  const float mu = row_sum(x, C) * inverse_width;
+  const float variance = row_square_deviation(x, mu, C) * inverse_width;
   const float r = 1.0f / std::sqrt(variance + epsilon);
   apply_row(x, mu, r, w, b, C, y);
   *mean = mu;

@@ -59,10 +59,10 @@ HWY_INLINE RowTerms row_terms(const NormBackward& args, int64_t row) {
   for (; c + lanes <= n; c += lanes) add_row_terms(d, FullAccess(), dy + c, x + c, w + c, mu, a1, a2);
   // The missing lanes have dy = 0 and add nothing.
   if (c < n) add_row_terms(d, PartialAccess{n - c}, dy + c, x + c, w + c, mu, b1, b2);
-  const float inverse_C = 1.0f / static_cast<float>(n);
+  const float inverse_width = 1.0f / static_cast<float>(n);
   const float rstd = args.rstd[row];
-  return {args.mean[row], rstd, reduce_sum(d, hn::Add(a1, b1)) * inverse_C,
-          reduce_sum(d, hn::Add(a2, b2)) * rstd * inverse_C};
+  return {args.mean[row], rstd, reduce_sum(d, hn::Add(a1, b1)) * inverse_width,
+          reduce_sum(d, hn::Add(a2, b2)) * rstd * inverse_width};
 }
 
 // dx, y and the contributions to dw and db of one vector of one row.
