@@ -5,8 +5,8 @@
 // shape's. Work is cut by batch, head and (forward) 384 queries; one thread sums each result in a fixed
 // order, so the bits do not depend on the thread count (they do on the instruction set).
 //
-// Scores that overflow float give NaN; otherwise any finite input gives finite results. A NaN among the
-// inputs of a row reaches its outputs.
+// Scores of any size are safe, since the largest of a row is subtracted; scores that overflow float give NaN.
+// A NaN among the inputs of a row reaches its outputs.
 #pragma once
 
 #include <cstdint>
