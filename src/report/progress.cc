@@ -50,7 +50,7 @@ struct Field {
 /// The fields of the text, most important first.
 std::vector<Field> train_fields(const TrainProgress& progress) {
   std::vector<Field> fields;
-  const auto add = [&](std::string text) { fields.push_back({text, text}); };
+  const auto add = [&](const std::string& text) { fields.push_back({text, text}); };
   const std::string steps = fmt::format("{}/{}", progress.step, progress.steps);
   fields.push_back({"step " + steps, steps});
   if (progress.loss != 0.0) add(fmt::format("loss {:.4f}", progress.loss));
