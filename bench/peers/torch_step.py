@@ -88,7 +88,7 @@ def make_step(options, torch, gpt, shape):
     if options.mode == "compile":
         loss_of = torch.compile(model, mode=options.compile_mode, dynamic=False, fullgraph=True)
     generator = torch.Generator().manual_seed(1)
-    rows = (shape["batch"], shape["block_size"])
+    rows = (shape["batch"], shape["time"])
     x = torch.randint(shape["vocab_size"], rows, generator=generator)
     y = torch.randint(shape["vocab_size"], rows, generator=generator)
     autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16")
@@ -108,7 +108,7 @@ def make_step(options, torch, gpt, shape):
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
-    return step, gpt.flops_per_token(model, shape["block_size"]), gpt.parameter_count(model)
+    return step, gpt.flops_per_token(model, shape["time"]), gpt.parameter_count(model)
 
 
 def main():
@@ -139,7 +139,7 @@ def main():
         sys.exit(
             f"PyTorch's loss is {loss} after {options.steps} steps of {options.shape}: its time means nothing"
         )
-    tokens = shape["batch"] * shape["block_size"]
+    tokens = shape["batch"] * shape["time"]
     fastest_ms, median_ms = min(times_ms), statistics.median(times_ms)
     print(
         json.dumps(
