@@ -209,10 +209,13 @@ Result<SafetensorsFile> open_matching(FileSystem& files, const std::string& path
 
 void copy_tensors(const SafetensorsFile& file, const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& tensor : tensors) {
-    const TensorEntry& entry = *file.find(tensor.name);
-    if (entry.bytes.empty()) continue;
-    std::memcpy(tensor.data, entry.bytes.data(), entry.bytes.size());
-    file.release(entry);
+    const auto bytes = file.find(tensor.name)->bytes;
+    auto* target = reinterpret_cast<std::byte*>(tensor.data);
+    for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
+      const auto piece = bytes.subspan(begin, std::min(kPieceBytes, bytes.size() - begin));
+      std::memcpy(target + begin, piece.data(), piece.size());
+      file.release(piece);
+    }
   }
 }
 

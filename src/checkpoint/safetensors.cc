@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -325,10 +326,11 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes,
     file.entries_.push_back(std::move(checked).value());
   }
   // An empty tensor sorts before the one that begins where it lies.
-  std::stable_sort(
-      file.entries_.begin(), file.entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
-        return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
-      });
+  const auto place = [](const TensorEntry& entry) {
+    return std::tuple(entry.bytes.data(), entry.bytes.size(), std::string_view(entry.name));
+  };
+  std::sort(file.entries_.begin(), file.entries_.end(),
+            [&](const TensorEntry& a, const TensorEntry& b) { return place(a) < place(b); });
   if (Status layout = check_layout(file.entries_, data); !layout.is_ok()) return bad(std::move(layout));
   for (size_t i = 0; i < file.entries_.size(); ++i)
     if (!file.index_.emplace(file.entries_[i].name, i).second)
@@ -342,10 +344,10 @@ const TensorEntry* SafetensorsFile::find(std::string_view name) const {
   return it == index_.end() ? nullptr : &entries_[it->second];
 }
 
-void SafetensorsFile::release(const TensorEntry& entry) const {
-  if (mapping_ == nullptr) return;
-  const auto begin = static_cast<size_t>(entry.bytes.data() - bytes_.data());
-  mapping_->release(begin, begin + entry.bytes.size());
+void SafetensorsFile::release(std::span<const std::byte> used) const {
+  if (mapping_ == nullptr || used.empty()) return;
+  const auto begin = static_cast<size_t>(used.data() - bytes_.data());
+  mapping_->release(begin, begin + used.size());
 }
 
 Result<WrittenFile> write_safetensors(FileSystem& files, const std::string& path,

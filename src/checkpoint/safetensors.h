@@ -51,8 +51,8 @@ class SafetensorsFile {
   const std::vector<TensorEntry>& entries() const { return entries_; }
   const TensorEntry* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// Hint that an entry's bytes have been used (MappedFile::release).
-  void release(const TensorEntry& entry) const;
+  /// Hint that these bytes, a part of an entry's, have been used (MappedFile::release).
+  void release(std::span<const std::byte> used) const;
 
  private:
   std::shared_ptr<MappedFile> mapping_;
