@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "kernels/bf16.h"
 #include "kernels/gemm_backend.h"
+#include "kernels/gemm_native.h"
 #include "kernels/gemm_tiles.h"
 
 namespace lockstep::kernels {
@@ -115,10 +116,14 @@ void multiply_widened(const GemmBf16Args& args, const Tile& tile) {
 
 }  // namespace
 
-void gemm(const GemmArgs& args, TileEpilogue epilogue) {
-  check_args(args);
+void library_gemm(const GemmArgs& args, TileEpilogue epilogue) {
   for_each_tile(TileGrid::for_fp32(args.m, args.n, args.k), epilogue,
                 [&](const Tile& tile) { backend::sgemm(restrict_to(args, tile, 0, args.k)); });
+}
+
+void gemm(const GemmArgs& args, TileEpilogue epilogue) {
+  check_args(args);
+  prefers_native(args) ? native_gemm(args, epilogue) : library_gemm(args, epilogue);
 }
 
 void gemm(const GemmBf16Args& args, TileEpilogue epilogue) {

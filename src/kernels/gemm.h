@@ -1,11 +1,12 @@
-// Matrix products, row-major, by oneDNN (gemm_onednn_v2.cc or _v3.cc, the only files that see its headers).
+// Matrix products, row-major: fp32 by our own kernels (gemm_kernel.cc) or oneDNN, whichever is measured to be
+// faster for the shape and the instruction set; bf16 by oneDNN (the gemm_onednn files, the only ones that see
+// its headers).
 //
 //   C[m, n] = op(A)[m, k] . op(B)[k, n] + beta * C[m, n]
 //
-// The product is cut into tiles of C by shape alone; each tile is computed by one thread with one
-// single-threaded oneDNN call over the whole of k (or over fixed pieces of k, in order), so results do not
-// depend on the thread count. After a tile is done its epilogue runs on the same thread while the tile is in
-// cache.
+// The product is cut into tiles of C by shape and instruction set alone; each tile is computed by one thread
+// over fixed pieces of k, in order, so results do not depend on the thread count. After a tile is done its
+// epilogue runs on the same thread while the tile is in cache.
 #pragma once
 
 #include <cstdint>

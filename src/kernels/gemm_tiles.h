@@ -21,6 +21,8 @@ struct TileGrid {
     return {row, std::min(tile_rows, m - row), col, std::min(tile_cols, n - col)};
   }
 
+  /// For our own kernels: tiles of whole panels.
+  static TileGrid for_native(int64_t m, int64_t n, int64_t rows_max, int64_t panel_cols);
   static TileGrid for_fp32(int64_t m, int64_t n, int64_t k);
   static TileGrid for_bf16(int64_t m, int64_t n, int64_t k);
 };
