@@ -123,7 +123,8 @@ TEST(SumOfSquares, SameBitsOnEveryInstructionSetAndThreadCount) {
     double exact = 0.0;
     for (const float value : x) exact += double{value} * double{value};
     // A lane adds at most kNormBlock / kNormLanes squares, then four folds; block sums are added in double.
-    const double tolerance = (static_cast<double>(kNormBlock / kNormLanes) + 5) * 0x1p-24 * exact;
+    constexpr int64_t kSquaresPerLane = kNormBlock / kNormLanes;
+    const double tolerance = static_cast<double>(kSquaresPerLane + 5) * 0x1p-24 * exact;
     EXPECT_NEAR(expected, exact, tolerance);
     testing::for_each_isa([&](const std::string&) {
       testing::for_each_thread_count(
