@@ -1,0 +1,20 @@
+// What the process is attached to, and how it is asked to stop.
+#pragma once
+
+#include <atomic>
+#include <string_view>
+
+namespace lockstep::cli {
+
+bool stdout_is_terminal();
+/// Columns of the terminal, 80 when there is none.
+int terminal_width();
+
+/// Writes to stdout at once; false when nobody reads any more (a closed pipe) or the disk is full.
+bool write_stdout(std::string_view text);
+
+/// SIGINT and SIGTERM from now on set the flag once; a second one of the same kind ends the process at once.
+/// SIGPIPE is ignored.
+const std::atomic<int>& catch_stop_signals();
+
+}  // namespace lockstep::cli
