@@ -134,8 +134,7 @@ void gemm(const GemmBf16Args& args, TileEpilogue epilogue) {
   const backend::Bf16Product* products[2][2];
   for (const bool last_row : {false, true}) {
     for (const bool last_col : {false, true}) {
-      const Tile tile = grid.tile((last_row ? grid.row_count - 1 : 0) * grid.col_count +
-                                  (last_col ? grid.col_count - 1 : 0));
+      const Tile tile = grid.tile_at(last_row ? grid.row_count - 1 : 0, last_col ? grid.col_count - 1 : 0);
       products[last_row][last_col] = find_bf16_product(restrict_to(args, tile, 0, args.k));
     }
   }

@@ -106,7 +106,7 @@ class Product {
 
   /// `index` counts down the columns of tiles.
   void multiply_tile(int64_t index) const {
-    const Tile tile = grid_.tile(index % grid_.row_count * grid_.col_count + index / grid_.row_count);
+    const Tile tile = grid_.tile_at(index % grid_.row_count, index / grid_.row_count);
     thread_local PackedColumns packed;
     const int64_t first_panel = tile.col / kernels_.panel_cols;
     const int64_t panels = ceil_div(tile.cols, kernels_.panel_cols);
@@ -216,9 +216,13 @@ class Product {
 bool prefers_native(const GemmArgs& args) {
   const int64_t lanes = gemm_kernels().lanes;
   if (lanes < 8) return false;  // no fused multiply-add
-  // Beyond caches the library's blocking wins (gpt2's head).
+  // Beyond the caches the library's blocking wins (gradients through gpt2's head), except where B is packed
+  // once for all rows of C (its logits) with 512-bit vectors.
   constexpr int64_t kElementsMax = int64_t{4} << 20;
-  if (std::max({args.m * args.k, args.k * args.n, args.m * args.n}) > kElementsMax) return false;
+  if (args.m * args.k > kElementsMax) return false;
+  if (args.k * args.n > kElementsMax || args.m * args.n > kElementsMax) {
+    return lanes == 16 && args.transpose_b == Transpose::kYes && args.transpose_a == Transpose::kNo;
+  }
   if (lanes == 16) return true;
   // With 256-bit vectors the library's packed kernels win on large products, except where its unpacked ones
   // are chosen and meet strides that collide in the cache.

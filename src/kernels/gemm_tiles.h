@@ -9,16 +9,21 @@
 
 namespace lockstep::kernels {
 
-/// Tiles of tile_rows x tile_cols, cut off at the borders of C, numbered row by row.
+/// Tiles of tile_rows x tile_cols, cut off at the borders of C. Numbered along the shorter side of C first,
+/// so that tiles computed one after the other share the larger operand's part.
 struct TileGrid {
   int64_t m, n;
   int64_t tile_rows, tile_cols;
   int64_t row_count, col_count;
 
+  Tile tile_at(int64_t grid_row, int64_t grid_col) const {
+    const int64_t row = grid_row * tile_rows, col = grid_col * tile_cols;
+    return {row, std::min(tile_rows, m - row), col, std::min(tile_cols, n - col)};
+  }
   int64_t count() const { return row_count * col_count; }
   Tile tile(int64_t index) const {
-    const int64_t row = index / col_count * tile_rows, col = index % col_count * tile_cols;
-    return {row, std::min(tile_rows, m - row), col, std::min(tile_cols, n - col)};
+    return m >= n ? tile_at(index / col_count, index % col_count)
+                  : tile_at(index % row_count, index / row_count);
   }
 
   /// For our own kernels: tiles of whole panels.
