@@ -86,7 +86,7 @@ def main():
     result = {
         "what": "shakespeare-char, dropout 0, same weights and rows", "steps": options.steps,
         "rows": options.rows, "seed": options.seed, "cpu": machine.cpu_description()[0],
-        "commit": machine.commit(), **versions, "pytorch_1_against_2_threads": own,
+        "version": machine.program_version(options.lockstep), **versions, "pytorch_1_against_2_threads": own,
         "lockstep_against_pytorch_1": ours[0], "lockstep_against_pytorch_2": ours[1], "ratio": ratio,
         "limit": LIMIT, "losses": runs,
     }  # fmt: skip

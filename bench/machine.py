@@ -20,20 +20,10 @@ def cpu_description():
     return fields.get("model name", "unknown"), set(fields.get("flags", "").split())
 
 
-def commit():
-    """Short hash of the tree, "+changes" where files differ from it, "unknown" without git."""
-    command = [
-        "git",
-        "-C",
-        str(ROOT),
-        "describe",
-        "--always",
-        "--dirty=+changes",
-        "--abbrev=12",
-        "--exclude=*",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+def program_version(program):
+    """First line of `lockstep version`: which build was measured, whatever tree lies around this file."""
+    done = subprocess.run([str(program), "version"], capture_output=True, text=True, check=False)
+    return (done.stdout.strip().splitlines() or ["unknown"])[0]
 
 
 def processor_times():
