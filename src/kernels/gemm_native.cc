@@ -93,9 +93,10 @@ class Product {
     piece_ = (ceil_div(args.k, ceil_div(args.k, kPieceMax)) + 3) / 4 * 4;
     pieces_ = ceil_div(args.k, piece_);
     const bool transposed = args.transpose_b == Transpose::kYes;
-    // Rows of B that lie close together are read in place: that costs less than packing for as few rows of C
-    // as a training step has. The limit, an 8 KB stride, half of it for 256-bit vectors, is measured (lab
-    // log).
+    // Rows of B that lie close together are read in place, which for as few rows of C as a training step has
+    // was as fast as packing or faster. The limit comes from one sweep on Zen 5 (2026-12-01): strides of 1536
+    // floats were better packed with 256-bit vectors and in place with 512-bit ones, strides of 3072 packed
+    // with both.
     packs_b_ = transposed || args.n % kernels.panel_cols != 0 || args.ldb >= 128 * kernels.lanes;
     // Columns of A whose elements all fall into the same few sets of the cache.
     packs_a_ = args.transpose_a == Transpose::kYes && args.lda % 1024 == 0 && kernels.lanes < 16;
