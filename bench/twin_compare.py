@@ -85,7 +85,8 @@ def main():
         f"{STANDARD_ERRORS:.0f}; {'met' if met else 'missed'}"
     )
     if options.out:
-        result = {"cpu": machine.cpu_description()[0], "version": machine.program_version(options.lockstep), "difference": gap,
+        result = {"cpu": machine.cpu_description()[0],
+                  "version": machine.program_version(options.lockstep), "difference": gap,
                   "standard_error": error, "met": met, "lockstep": ours, "pytorch": theirs}  # fmt: skip
         options.out.write_text(json.dumps(result, indent=1) + "\n")
     sys.exit(0 if met else 1)
