@@ -44,7 +44,7 @@ std::string wrap(std::string_view text, int indent, int width) {
 std::string command_help(const Command& command, int width) {
   std::string text = fmt::format("usage: lockstep {} {}\n\n", command.name, command.usage);
   text += wrap(command.summary, 0, width);
-  if (!command.details.empty()) text += "\n" + wrap(command.details, 0, width);
+  if (!command.details.empty()) text.append("\n").append(wrap(command.details, 0, width));
   std::string section;
   for (const Flag& flag : command.flags) {
     if (flag.hidden()) continue;
