@@ -20,8 +20,9 @@ import unittest
 LOCKSTEP = ""
 
 # A small model; every test overrides what it needs.
-SMALL = ["--n-layer=1", "--n-head=2", "--n-embd=16", "--block-size=16", "--batch-size=4", "--warmup-iters=2",
-         "--eval-interval=5", "--eval-iters=1", "--checkpoint-interval=4", "--data=text.txt"]
+SMALL = ["--n-layer=1", "--n-head=2", "--n-embd=16", "--block-size=16", "--batch-size=4",
+         "--warmup-iters=2", "--eval-interval=5", "--eval-iters=1", "--checkpoint-interval=4",
+         "--data=text.txt"]
 
 
 def some_text(seed):
@@ -44,13 +45,15 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def run_lockstep(self, *arguments, expect=0, environment=None):
-        done = subprocess.run([LOCKSTEP, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120,
+        done = subprocess.run([LOCKSTEP, *arguments], cwd=self.folder, capture_output=True, text=True,
+                              timeout=120,
                               env={**self.environment, **(environment or {})}, check=False)
         self.assertEqual(done.returncode, expect, f"{arguments}\n{done.stdout}\n{done.stderr}")
         return done
 
     def train(self, *arguments, **keywords):
-        return self.run_lockstep("train", *SMALL, "--max-iters=10", "--lr-decay-iters=10", *arguments, **keywords)
+        return self.run_lockstep("train", *SMALL, "--max-iters=10", "--lr-decay-iters=10", *arguments,
+                                 **keywords)
 
     def fails(self, code, *arguments, error="", hint="", environment=None):
         done = self.run_lockstep(*arguments, expect=code, environment=environment)
@@ -65,7 +68,9 @@ class Case(unittest.TestCase):
         return [line for line in lines if line["event"] == kind]
 
     def numbers(self, out):
-        return [(e["step"], e["loss"], e["lr"], e["grad_norm"], e["params_hash"]) for e in self.events(out, "step")]
+        return [(e["step"], e["loss"], e["lr"], e["grad_norm"], e["params_hash"])
+                for e in self.events(out,
+                                                                                                       "step")]
 
     def weights(self, out, step):
         return (self.folder / out / "checkpoints" / str(step) / "model.safetensors").read_bytes()
@@ -139,7 +144,8 @@ class Data(Case):
         self.assertEqual(sorted(p.name for p in (self.folder / "tokens").iterdir()),
                          ["meta.json", "train.bin", "val.bin"])
         info = self.run_lockstep("data", "info", "tokens").stdout
-        self.assertEqual(info.splitlines()[1:], self.run_lockstep("data", "info", "text.txt").stdout.splitlines()[1:])
+        self.assertEqual(info.splitlines()[1:], self.run_lockstep("data", "info",
+                                                                  "text.txt").stdout.splitlines()[1:])
         self.train("--out-dir=a")
         self.train("--out-dir=b", "--data=tokens")
         self.assertEqual(self.numbers("a"), self.numbers("b"))
@@ -161,7 +167,8 @@ class Training(Case):
         first = self.run_lockstep("sample", "out", "--prompt", "ax by", "--max-new-tokens=30").stdout
         self.assertTrue(first.startswith("ax by"))
         self.assertEqual(len(first), 36)
-        self.assertEqual(first, self.run_lockstep("sample", "out", "--start=ax by", "--max_new_tokens=30").stdout)
+        self.assertEqual(first, self.run_lockstep("sample", "out", "--start=ax by",
+                                                  "--max_new_tokens=30").stdout)
         self.fails(3, "sample", "out", "--prompt=Q", error="'Q'")
         self.fails(2, "sample", "out", "--top-k=x", error="--top-k")
         self.fails(2, "sample", "nowhere", error="no such folder")
@@ -206,7 +213,8 @@ class Training(Case):
 
     def test_non_finite_numbers(self):
         done = self.fails(5, "train", *SMALL, "--out-dir=out", "--max-iters=100", "--learning-rate=9",
-                          "--weight-decay=9", "--no-decay-lr", error="cannot apply step", hint="--learning-rate")
+                          "--weight-decay=9", "--no-decay-lr", error="cannot apply step",
+                          hint="--learning-rate")
         self.assertIn("out/checkpoints/", done.stderr)
         self.run_lockstep("inspect", "out")
 
@@ -234,11 +242,13 @@ class Training(Case):
         first, stopped_at = self.interrupt(signal.SIGTERM, 143)
         target = stopped_at + 5
         self.run_lockstep("train", "--resume", f"--out-dir={first}", f"--max-iters={target}")
-        self.run_lockstep("train", *SMALL, f"--max-iters={target}", "--lr-decay-iters=100000", "--eval-interval=0",
+        self.run_lockstep("train", *SMALL, f"--max-iters={target}", "--lr-decay-iters=100000",
+                          "--eval-interval=0",
                           "--checkpoint-interval=0", "--out-dir=whole")
         self.assertEqual(self.numbers(first), self.numbers("whole"))
         self.assertEqual(self.weights(first, target), self.weights("whole", target))
-        self.assertEqual(self.events(first, "eval")[-1]["val_loss"], self.events("whole", "eval")[-1]["val_loss"])
+        self.assertEqual(self.events(first, "eval")[-1]["val_loss"], self.events("whole",
+                                                                                 "eval")[-1]["val_loss"])
 
     def test_ctrl_c(self):
         self.interrupt(signal.SIGINT, 130)
@@ -266,7 +276,8 @@ class Training(Case):
         if not mounted or mounted.returncode != 0:
             self.skipTest("SKIPPED: no right to mount a tmpfs, so the full disk was not tried")
         try:
-            done = self.fails(8, "train", *SMALL, "--out-dir=disk/out", "--max-iters=4000", "--keep-checkpoints=9",
+            done = self.fails(8, "train", *SMALL, "--out-dir=disk/out", "--max-iters=4000",
+                              "--keep-checkpoints=9",
                               error="No space left on device")
             self.assertIn("disk/out/checkpoints/", done.stderr, "the checkpoint that is left is named")
             self.assertIn("sound", self.run_lockstep("inspect", "disk/out").stdout)
@@ -275,12 +286,14 @@ class Training(Case):
 
     def test_unwritable_folder(self):
         (self.folder / "file").write_text("")
-        self.fails(8, "train", *SMALL, "--max-iters=1", "--warmup-iters=0", "--out-dir=file/out", error="file/out")
+        self.fails(8, "train", *SMALL, "--max-iters=1", "--warmup-iters=0", "--out-dir=file/out",
+                   error="file/out")
 
 
 class Steps(Case):
     def test_bench_step_prints_one_json_line(self):
-        done = self.run_lockstep("bench", "step", "--shape=tiny", "--steps=2", "--warmup=1", "--no-peak", "--json")
+        done = self.run_lockstep("bench", "step", "--shape=tiny", "--steps=2", "--warmup=1", "--no-peak",
+                                 "--json")
         result = json.loads(done.stdout.splitlines()[-1])
         self.assertGreater(result["tokens_per_s"], 0)
         self.fails(2, "bench", "step", "--shape=huge", error="huge")
@@ -288,7 +301,8 @@ class Steps(Case):
 
     def test_inspect_step_names_the_missing_flag_and_file(self):
         self.fails(2, "inspect", "step", "--config=c.json", error="needs --init")
-        done = self.run_lockstep("inspect", "step", "--config=c.json", "--init=w", "--batch=b", "--out=o", expect=8)
+        done = self.run_lockstep("inspect", "step", "--config=c.json", "--init=w", "--batch=b", "--out=o",
+                                 expect=8)
         self.assertIn("c.json", done.stderr)
 
 
