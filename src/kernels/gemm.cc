@@ -110,15 +110,17 @@ void multiply_widened(const GemmBf16Args& args, const Tile& tile) {
     widen(part.a, a_rows, a_cols, part.lda, a);
     widen(part.b, b_rows, b_cols, part.ldb, b);
     backend::sgemm({part.transpose_a, part.transpose_b, part.m, part.n, part.k, a, a_cols, b, b_cols,
-                    first == 0 ? part.beta : 1.0f, part.c, part.ldc});
+                    first == 0 ? part.beta : 1.0f, part.c, part.ldc},
+                   /*threaded=*/false);
   }
 }
 
 }  // namespace
 
 void library_gemm(const GemmArgs& args, TileEpilogue epilogue) {
-  for_each_tile(TileGrid::for_fp32(args.m, args.n, args.k), epilogue,
-                [&](const Tile& tile) { backend::sgemm(restrict_to(args, tile, 0, args.k)); });
+  for_each_tile(TileGrid::for_library(args.m, args.n), epilogue, [&](const Tile& tile) {
+    backend::sgemm(restrict_to(args, tile, 0, args.k), /*threaded=*/false);
+  });
 }
 
 void gemm(const GemmArgs& args, TileEpilogue epilogue) {
@@ -128,7 +130,7 @@ void gemm(const GemmArgs& args, TileEpilogue epilogue) {
 
 void gemm(const GemmBf16Args& args, TileEpilogue epilogue) {
   check_args(args);
-  const TileGrid grid = TileGrid::for_bf16(args.m, args.n, args.k);
+  const TileGrid grid = TileGrid::for_library(args.m, args.n);
   // At most four shapes of tiles: inner, last column, last row, corner. Looked up here because a primitive is
   // made for the number of threads that it sees.
   const backend::Bf16Product* products[2][2];

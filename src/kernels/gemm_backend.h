@@ -1,7 +1,8 @@
 // What gemm.cc needs from the GEMM library, and nothing of its headers. Internal to kernels.
 //
-// Everything here runs on the calling thread alone when it is called inside a parallel region; the functions
-// named _threaded are the library's own threading and serve only as a yardstick (gemm_peak).
+// `threaded` = false computes on the calling thread alone, inside a parallel region and outside of one: how
+// the library divides a product among its threads would show in the bits. Its own threads serve only as a
+// yardstick (gemm_peak).
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ const char* library();
 /// Whether the library has bf16 instructions to use here (AVX512-BF16 or AMX, unless it was told not to).
 bool has_fast_bf16();
 
-/// One product of the library; one thread when called inside a parallel region, else threaded by the library.
-void sgemm(const GemmArgs& args);
+/// One product of the library.
+void sgemm(const GemmArgs& args, bool threaded);
 
 /// A bf16 product prepared for one shape, strides, transposes and beta; the pointers are given later.
 /// Immutable: any number of threads may run it at a time, each with its own scratch.

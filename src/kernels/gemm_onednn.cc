@@ -41,7 +41,8 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
-// oneDNN fixes the number of threads of a primitive when it is made, from OpenMP's current setting.
+// oneDNN takes the number of threads from OpenMP's current setting: of sgemm when it is called, of a
+// primitive when it is made.
 class ThreadCountScope {
  public:
   explicit ThreadCountScope(bool threaded) : before_(omp_get_max_threads()) {
@@ -99,7 +100,8 @@ bool has_fast_bf16() {
   return effective_isa_has(dnnl::cpu_isa::avx512_core_bf16);
 }
 
-void sgemm(const GemmArgs& args) {
+void sgemm(const GemmArgs& args, bool threaded) {
+  const ThreadCountScope scope(threaded);
   const auto letter = [](Transpose transpose) { return transpose == Transpose::kYes ? 'T' : 'N'; };
   const dnnl_status_t status =
       dnnl_sgemm(letter(args.transpose_a), letter(args.transpose_b), args.m, args.n, args.k, 1.0f, args.a,

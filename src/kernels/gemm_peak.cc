@@ -144,7 +144,8 @@ double GemmPeak::measure_seconds(const Candidate& candidate) {
   if (memory.type == GemmType::kFp32) {
     const auto args =
         make_args<GemmArgs, float>(candidate.problem, memory.a.get(), memory.b.get(), memory.c.get());
-    return candidate.by_library ? best_of([&] { backend::sgemm(args); }) : best_of([&] { gemm(args); });
+    return candidate.by_library ? best_of([&] { backend::sgemm(args, /*threaded=*/true); })
+                                : best_of([&] { gemm(args); });
   }
   const auto args =
       make_args<GemmBf16Args, uint16_t>(candidate.problem, memory.a.get(), memory.b.get(), memory.c.get());

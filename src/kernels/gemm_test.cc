@@ -301,7 +301,10 @@ void check_thread_counts() {
   for (const Shape& shape : {Shape{768, 384, 128, false, true, false, 0, 0, 0, true},
                              Shape{384, 128, 768, true, false, true, 0, 0, 0, true},
                              Shape{384, 65, 1030, false, false, false, 1, 1, 1, true},
-                             Shape{65, 400, 100, true, true, true, 0, 3, 0, false}}) {
+                             Shape{65, 400, 100, true, true, true, 0, 3, 0, false},
+                             // One tile, which nobody may cut along k.
+                             Shape{40, 24, 9000, false, false, false, 0, 0, 0, true},
+                             Shape{64, 64, 4096, true, false, true, 0, 0, 0, true}}) {
     Problem<T, Args> problem(shape);
     for (const auto& implementation : implementations(static_cast<const Args*>(nullptr))) {
       problem.reset();

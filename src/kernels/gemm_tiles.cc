@@ -48,11 +48,7 @@ TileGrid TileGrid::for_native(int64_t m, int64_t n, int64_t rows_max, int64_t pa
   return {m, n, rows, cols, ceil_div(m, rows), ceil_div(n, cols)};
 }
 
-TileGrid TileGrid::for_fp32(int64_t m, int64_t n, int64_t /*k*/) {
-  return cut(m, n, 192, 384);
-}
-
-TileGrid TileGrid::for_bf16(int64_t m, int64_t n, int64_t /*k*/) {
+TileGrid TileGrid::for_library(int64_t m, int64_t n) {
   return cut(m, n, 192, 384);
 }
 

@@ -28,8 +28,8 @@ struct TileGrid {
 
   /// For our own kernels: tiles of whole panels.
   static TileGrid for_native(int64_t m, int64_t n, int64_t rows_max, int64_t panel_cols);
-  static TileGrid for_fp32(int64_t m, int64_t n, int64_t k);
-  static TileGrid for_bf16(int64_t m, int64_t n, int64_t k);
+  /// For products of the library, one thread a tile.
+  static TileGrid for_library(int64_t m, int64_t n);
 };
 
 }  // namespace lockstep::kernels
