@@ -3,7 +3,9 @@
 
     check_docs.py [ROOT] [--binary LOCKSTEP]
 
-Every relative link in a *.md file leads to a file, and its #anchor to a heading. Every command line in a
+Every relative link in a *.md file leads to a file, and its #anchor to a heading; a path of this tree in
+backquotes is there (a word in capitals stands for any name). A document that code refers to as docs/….md is
+there. Every command line in a
 ```sh block of the top-level documents that begins with `./dev` names a command of `./dev help`, and one that
 begins with `lockstep` names a command of `lockstep --help` and options of that command's --help; without a
 built binary the latter is left out, aloud. Prints FILE:LINE: what is wrong, exits 1 if anything
@@ -19,11 +21,13 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from check_style import files_of
+from check_style import CODE, files_of
 
 SKIPPED = 77  # exit status: nothing wrong, but not everything was looked at
 LINK = re.compile(r"(?<!!)\[[^\]\[]*\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```|~~~)(?P<language>\w*)")
+TREE_PATH = re.compile(r"`((?:src|tools|docs|tests|bench|fuzz|recipes|cmake)/[\w./*-]*)[^`]*`")
+DOCUMENT = re.compile(r"\bdocs/[\w/-]+\.md\b")
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$")
 
 
@@ -64,6 +68,21 @@ def check_links(root, path, text):
                 yield f"{path}:{number}: link to {target}, which does not exist"
             elif anchor and goal.suffix == ".md" and anchor not in anchors_of(goal.read_text()):
                 yield f"{path}:{number}: link to {target}: {goal.name} has no heading #{anchor}"
+
+
+def check_paths(root, path, text):
+    """Paths of this tree that prose names, and documents that code names."""
+    if path.suffix == ".md":
+        for number, line, language in lines_outside_and_inside(text):
+            for name in TREE_PATH.findall(line) if language is None else ():
+                pattern = re.sub(r"\b[A-Z]{2,}\b", "*", name).rstrip("/")
+                if not any(root.glob(pattern)):
+                    yield f"{path}:{number}: `{name}` does not exist"
+    elif path.suffix in CODE and path.parts[0] != "tests":
+        for number, line in enumerate(text.splitlines(), 1):
+            for name in DOCUMENT.findall(line):
+                if not (root / name).exists():
+                    yield f"{path}:{number}: refers to {name}, which does not exist"
 
 
 def commands_of(help_text):
@@ -111,9 +130,12 @@ def check_commands(root, path, text, binary):
 
 def check_tree(root, binary):
     for path in files_of(root):
-        if path.suffix != ".md":
+        if path.suffix not in CODE | {".md"}:
             continue
         text = (root / path).read_text()
+        yield from check_paths(root, path, text)
+        if path.suffix != ".md":
+            continue
         yield from check_links(root, path, text)
         if len(path.parts) == 1:
             yield from check_commands(root, path, text, binary)

@@ -69,6 +69,22 @@ class Docs(PlantedTree):
         self.put("docs/map.md", "# Map\n\n## The second part\n\n[up](../README.md)\n")
         self.assert_clean("check_docs.py", "--binary", self.binary)
 
+    def test_path_that_is_not_there(self):
+        self.put("src/model/gpt.cc", "// a file\n")
+        for names in ("`src/model/gpt.cc`", "`src/model/*.cc`", "`src/NAME/gpt.cc --flag`", "`src/`"):
+            self.put("README.md", README + names + "\n")
+            self.assert_clean("check_docs.py", "--binary", self.binary)
+        for name in ("src/model/got.cc", "src/model/*.cpp", "src/NAME/got.cc", "tools/"):
+            self.put("README.md", README + f"\nSee `{name}`\n")
+            self.finds("README.md:13", name, "does not exist")
+
+    def test_document_that_code_refers_to(self):
+        self.put("README.md", README)
+        self.put("src/a.h", "// The map: docs/map.md.\n")
+        self.assert_clean("check_docs.py", "--binary", self.binary)
+        self.put("src/a.h", "// A header.\n// The map: docs/mop.md.\n")
+        self.finds("src/a.h:2", "docs/mop.md", "does not exist")
+
     def test_dev_command_that_is_not_there(self):
         self.readme("./dev build", "./dev bild")
         self.finds("README.md:6", "./dev bild", "no such command")
