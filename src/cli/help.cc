@@ -10,9 +10,9 @@ namespace {
 constexpr int kHelpIndent = 6;
 
 std::string flag_heading(const Flag& flag) {
-  std::string heading = "--" + flag.name;
-  if (!flag.value_name.empty()) heading += " " + flag.value_name;
-  if (flag.kind == FlagKind::kBool) heading += ", --no-" + flag.name;
+  std::string heading = fmt::format("--{}", flag.name);
+  if (!flag.value_name.empty()) heading += fmt::format(" {}", flag.value_name);
+  if (flag.kind == FlagKind::kBool) heading += fmt::format(", --no-{}", flag.name);
   return heading;
 }
 
