@@ -34,7 +34,7 @@ enum class Purpose : uint32_t {
   kShuffle = 3,
   kEvaluation = 4,
   kSampling = 5,
-  kTest = 6
+  kTest = 6  ///< and the operands of benchmarks
 };
 
 /// The index-th number of a stream: random access, no state.

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "kernels/isa.h"
+#include "report/progress.h"
 
 namespace lockstep::cli {
 namespace {
@@ -71,13 +72,13 @@ Status unknown_command(const std::vector<std::string>& words) {
 
 int run(std::vector<std::string> words) {
   if (words.empty()) {
-    std::fputs(program_help(terminal_width()).c_str(), stderr);
+    std::fputs(program_help(terminal_columns()).c_str(), stderr);
     return static_cast<int>(Code::kUsage);
   }
   if (words[0] == "--version") words[0] = "version";
   if (words[0] == "help" || words[0] == "-h" || words[0] == "--help") {
     if (words.size() == 1) {
-      write_stdout(program_help(terminal_width()));
+      write_stdout(program_help(terminal_columns()));
       return 0;
     }
     words.erase(words.begin());
@@ -90,7 +91,7 @@ int run(std::vector<std::string> words) {
   Result<ParsedCommand> parsed = parse_arguments(*command, words);
   if (!parsed.is_ok()) return fail(parsed.status());
   if (parsed->help) {
-    write_stdout(command_help(*command, terminal_width()));
+    write_stdout(command_help(*command, terminal_columns()));
     return 0;
   }
   if (Status forced = force_isa_from_environment(); !forced.is_ok()) return fail(forced);

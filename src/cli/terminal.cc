@@ -1,6 +1,5 @@
 #include "cli/terminal.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,12 +19,6 @@ extern "C" void on_stop_signal(int signal) {
 
 bool stdout_is_terminal() {
   return ::isatty(STDOUT_FILENO) == 1;
-}
-
-int terminal_width() {
-  struct winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
 }
 
 bool write_stdout(std::string_view text) {

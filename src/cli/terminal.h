@@ -7,8 +7,6 @@
 namespace lockstep::cli {
 
 bool stdout_is_terminal();
-/// Columns of the terminal, 80 when there is none.
-int terminal_width();
 
 /// Writes to stdout at once; false when nobody reads any more (a closed pipe) or the disk is full.
 bool write_stdout(std::string_view text);

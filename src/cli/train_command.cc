@@ -76,8 +76,12 @@ TrainRequest make_request(const ParsedCommand& parsed) {
 Result<int> run_train(const ParsedCommand& parsed) {
   const std::atomic<int>& stop_signal = catch_stop_signals();
   const auto write = [](std::string_view text) { static_cast<void>(write_stdout(text)); };
-  const TrainEnvironment environment{real_file_system(), real_clock(), write,         stdout_is_terminal(),
-                                     terminal_width(),   &stop_signal, version_text()};
+  const TrainEnvironment environment{.files = real_file_system(),
+                                     .clock = real_clock(),
+                                     .write = write,
+                                     .terminal = stdout_is_terminal(),
+                                     .stop_signal = &stop_signal,
+                                     .version = version_text()};
   LOCKSTEP_ASSIGN(const TrainSummary summary, train(make_request(parsed), environment));
   return summary.interrupted ? 128 + stop_signal.load() : 0;
 }

@@ -20,7 +20,8 @@ struct GptConfig {
   float dropout = 0.0f;
 
   int64_t head_size() const { return n_embd / n_head; }
-  /// kUsage naming the first wrong value: sizes in [1, 2^20], n_embd a multiple of n_head, dropout in [0, 1).
+  /// kUsage naming the first wrong value: sizes in [1, 2^20], n_embd a multiple of n_head, dropout in [0, 1),
+  /// at most 10^12 parameters.
   Status validate() const;
 
   bool operator==(const GptConfig&) const = default;

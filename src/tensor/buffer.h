@@ -1,7 +1,7 @@
 // Memory the engine computes in: aligned, zeroed by the system, never resized. No arithmetic lives here.
 //
 // Buffer owns one allocation. Arena hands out slices of one Buffer that was sized by a dry run of the same
-// calls (ArenaPlan), so that memory is known before the first step and constant afterwards.
+// calls (an Arena without a Buffer), so that memory is known before the first step and constant afterwards.
 #pragma once
 
 #include <cstddef>

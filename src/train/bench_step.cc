@@ -1,7 +1,6 @@
 #include "train/bench_step.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/memory_info.h"
 #include "base/random.h"
 #include "base/suggest.h"
 #include "kernels/gemm.h"
@@ -18,6 +18,7 @@
 #include "model/gpt.h"
 #include "optim/adamw.h"
 #include "tensor/buffer.h"
+#include "train/step.h"
 
 namespace lockstep {
 namespace {
@@ -60,12 +61,6 @@ double seconds_since_process_start(Clock& clock) {
   return std::chrono::duration<double>(clock.now()).count() - start_s;
 }
 
-double peak_resident_mb() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024.0 / 1e6;
-}
-
 /// The step under test with its own weights and tokens.
 class Bench {
  public:
@@ -79,7 +74,7 @@ class Bench {
     constexpr uint64_t kSeed = 1337;
     gpt_.parameters().initialise(kSeed, params_.floats());
     const RandomStream random(kSeed, Purpose::kTest);
-    for (int64_t i = 0; i < shape.batch * (shape.time + 1); ++i)
+    for (int64_t i = 0; i < shape.batch * shape.time + 1; ++i)
       tokens_.push_back(static_cast<int32_t>(
           random.below(static_cast<uint64_t>(i), static_cast<uint64_t>(shape.config.vocab_size))));
   }
@@ -87,16 +82,9 @@ class Bench {
   /// Forward, backward, clip, AdamW; the mean loss before the update.
   double step() {
     gpt_.parameters_changed(params_.floats());
-    LossSums sums;
-    for (int64_t row = 0; row < shape_.batch; row += micro_rows_) {
-      const Batch batch{.B = std::min(micro_rows_, shape_.batch - row),
-                        .T = shape_.time,
-                        .x = tokens_.data() + row * shape_.time,
-                        .y = tokens_.data() + row * shape_.time + 1};
-      const LossSums part = gpt_.forward_backward(batch, {}, params_.floats(), row == 0, grads_.floats());
-      sums.loss += part.loss;
-      sums.tokens += part.tokens;
-    }
+    const Batch batch{.B = shape_.batch, .T = shape_.time, .x = tokens_.data(), .y = tokens_.data() + 1};
+    const LossSums sums =
+        accumulate_gradients(gpt_, batch, micro_rows_, {}, params_.floats(), grads_.floats());
     constexpr double kRate = 1e-4;
     const UpdateNumbers numbers = make_update_numbers(
         adamw_.config(), ++updates_, kRate, adamw_.gradient_square_sum(grads_.floats()), sums.tokens);
@@ -129,7 +117,7 @@ std::vector<double> run_steps(Clock& clock, Bench& bench, kernels::GemmPeak* pea
     loss = bench.step();
     times_ms.push_back(milliseconds_between(begin, clock.now()));
     total_ms += times_ms.back();
-    // A third of the time goes to the ceiling, so that it sees the same minutes.
+    // The ceiling gets three tenths of a step's time after each step, so that it sees the same minutes.
     constexpr double kPeakShare = 0.3;
     if (peak != nullptr) peak->sample(kPeakShare * times_ms.back() / 1000.0);
   }
@@ -155,7 +143,7 @@ Result<BenchStepResult> bench_step(Clock& clock, const BenchStepOptions& options
   result.first_step_s = seconds_since_process_start(clock);
   for (int64_t i = 1; i < options.warmup; ++i) bench.step();
   // Memory is constant after the first step; read it before the ceiling's own matrices exist.
-  result.rss_mb = peak_resident_mb();
+  result.rss_mb = static_cast<double>(peak_resident_bytes()) / 1e6;
 
   std::optional<kernels::GemmPeak> peak;
   if (options.measure_peak)

@@ -22,7 +22,7 @@ struct BenchStepOptions {
   bool measure_peak = true;
 };
 
-/// The numbers as in docs/formats/bench.md; times in ms, rates per second, memory in MB (10^6 bytes).
+/// The numbers as in docs/formats/bench_step.md; times in ms, rates per second, memory in MB (10^6 bytes).
 struct BenchStepResult {
   BenchStepOptions options;
   int64_t batch = 0, time = 0, micro_rows = 0, parameters = 0;
@@ -31,7 +31,7 @@ struct BenchStepResult {
   double tokens_per_s = 0.0;
   double gflops = 0.0;            ///< nanoGPT's formula at the median; it counts the masked half of attention
   double gemm_peak_gflops = 0.0;  ///< 0: not measured
-  double rss_mb = 0.0;            ///< ru_maxrss at the end
+  double rss_mb = 0.0;            ///< ru_maxrss after the warm-up, before the peak's own matrices exist
   double first_step_s = 0.0;      ///< from process start to the end of the first step
   double loss = 0.0;              ///< of the last step: shows that it trained
 };

@@ -13,11 +13,12 @@
 #include "optim/adamw.h"
 #include "tensor/buffer.h"
 #include "train/parameters_io.h"
+#include "train/step.h"
 
 namespace lockstep {
 namespace {
 
-struct StepConfig {
+struct InspectConfig {
   GptConfig model;
   AdamWConfig adamw;
   double learning_rate = 6e-4;
@@ -92,14 +93,14 @@ class ConfigReader {
   std::vector<std::string> known_;
 };
 
-Result<StepConfig> read_config(FileSystem& files, const std::string& path) {
+Result<InspectConfig> read_config(FileSystem& files, const std::string& path) {
   constexpr uint64_t kConfigBytesMax = 1 << 20;
   LOCKSTEP_ASSIGN(const std::string text, files.read(path, kConfigBytesMax));
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object())
     return Status(Code::kUsage,
                   fmt::format("cannot use the configuration {}: it is not a JSON object", path));
-  StepConfig config;
+  InspectConfig config;
   ConfigReader reader(json, path);
   double dropout = 0.0;
   LOCKSTEP_TRY(reader.size("n_layer", config.model.n_layer));
@@ -171,20 +172,6 @@ Result<Tokens> read_tokens(FileSystem& files, const std::string& path, const Gpt
   return tokens;
 }
 
-LossSums accumulate(Gpt& gpt, const Tokens& tokens, int64_t micro_rows, const float* params, float* grads) {
-  LossSums sums;
-  for (int64_t row = 0; row < tokens.B; row += micro_rows) {
-    const Batch batch{.B = std::min(micro_rows, tokens.B - row),
-                      .T = tokens.T,
-                      .x = tokens.x.data() + row * tokens.T,
-                      .y = tokens.y.data() + row * tokens.T};
-    const LossSums part = gpt.forward_backward(batch, {}, params, row == 0, grads);
-    sums.loss += part.loss;
-    sums.tokens += part.tokens;
-  }
-  return sums;
-}
-
 void append_entries(const std::vector<NamedTensor>& tensors, std::vector<TensorEntry>& entries) {
   for (const NamedTensor& tensor : tensors) {
     size_t count = 1;
@@ -199,7 +186,7 @@ void append_entries(const std::vector<NamedTensor>& tensors, std::vector<TensorE
 }  // namespace
 
 Result<InspectStepResult> inspect_step(FileSystem& files, const InspectStepOptions& options) {
-  LOCKSTEP_ASSIGN(const StepConfig config, read_config(files, options.config_path));
+  LOCKSTEP_ASSIGN(const InspectConfig config, read_config(files, options.config_path));
   LOCKSTEP_ASSIGN(const Tokens tokens, read_tokens(files, options.batch_path, config.model));
   const ParameterRegistry registry(config.model);
   Buffer params(static_cast<size_t>(registry.flat_count()) * sizeof(float));
@@ -211,7 +198,8 @@ Result<InspectStepResult> inspect_step(FileSystem& files, const InspectStepOptio
                                                     : choose_micro_rows(config.model, tokens.B, tokens.T);
   Gpt gpt(config.model, options.compute, micro_rows, tokens.T);
   gpt.parameters_changed(params.floats());
-  const LossSums sums = accumulate(gpt, tokens, micro_rows, params.floats(), grads.floats());
+  const Batch batch{.B = tokens.B, .T = tokens.T, .x = tokens.x.data(), .y = tokens.y.data()};
+  const LossSums sums = accumulate_gradients(gpt, batch, micro_rows, {}, params.floats(), grads.floats());
 
   AdamW adamw(registry, config.adamw);
   const UpdateNumbers numbers = make_update_numbers(config.adamw, 1, config.learning_rate,

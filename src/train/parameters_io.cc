@@ -1,7 +1,6 @@
 #include "train/parameters_io.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstring>
 
@@ -49,10 +48,6 @@ Status check_entry_known(const SafetensorsFile& file, const TensorEntry& entry, 
 }
 
 }  // namespace
-
-std::string format_shape(const std::vector<int64_t>& shape) {
-  return fmt::format("({})", fmt::join(shape, ", "));
-}
 
 std::vector<NamedTensor> named_tensors(const ParameterRegistry& registry, float* flat,
                                        const std::string& prefix) {

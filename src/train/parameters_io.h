@@ -21,7 +21,4 @@ std::vector<NamedTensor> named_tensors(const ParameterRegistry& registry, float*
 Status read_parameters(const SafetensorsFile& file, const std::string& path,
                        const ParameterRegistry& registry, float* params);
 
-/// "(3, 128)"; "()" for a scalar.
-std::string format_shape(const std::vector<int64_t>& shape);
-
 }  // namespace lockstep

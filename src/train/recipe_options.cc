@@ -1,5 +1,6 @@
 // The table of options. Help paragraphs say what the option means, its bounds, and what goes wrong on either
 // side.
+#include "base/cpu_topology.h"
 #include "train/recipe.h"
 
 namespace lockstep {
@@ -139,7 +140,7 @@ void add_run_options(std::vector<RecipeOption>& options) {
                          "AMX and slower on all others; sums, weights and updates stay fp32."));
   options.push_back(text("device_type", s, &Recipe::device_type, {"auto", "cpu", "cuda"}, OnResume::kFree,
                          "auto and cpu use the processor. cuda is refused: this version has no GPU code."));
-  options.push_back(number("threads", s, &Recipe::threads, 0, 4096, OnResume::kFree,
+  options.push_back(number("threads", s, &Recipe::threads, 0, kThreadsMax, OnResume::kFree,
                            "Threads that compute; 0 takes OMP_NUM_THREADS or else the physical cores this "
                            "process may use. More than there are slow each other down. The result does not "
                            "depend on it."));

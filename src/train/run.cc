@@ -152,7 +152,7 @@ Status Run::resume_from(const CheckpointInfo& checkpoint, const ResumeTarget& ta
   LOCKSTEP_TRY(make_engine());
   CheckpointContent content = checkpoint_content();
   LOCKSTEP_TRY(load_checkpoint(files_, checkpoint.path, content));
-  if (content.step != 0 && content.step != stored.state.step)
+  if (content.step != stored.state.step)
     return {Code::kData, fmt::format("cannot use checkpoint {}: its files are of step {}, its state of {}",
                                      checkpoint.path, content.step, stored.state.step)};
   engine_->parameters_changed();

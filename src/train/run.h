@@ -5,8 +5,8 @@
 //   loop      steps; after each its metrics line, and when due an evaluation and a checkpoint
 //   finish    last checkpoint, evaluation over the whole validation set
 //
-// An interruption finishes the step in flight when that takes a few seconds, else drops it; either way the
-// state after the last applied step is saved, and resuming gives the bits of a run that never stopped. A
+// An interruption finishes the step in flight when that takes at most ten seconds, else drops it; either way
+// the state after the last applied step is saved, and resuming gives the bits of a run that never stopped. A
 // failure (non-finite numbers, a full disk) never touches the last good checkpoint.
 #pragma once
 
@@ -40,7 +40,7 @@ struct TrainEnvironment {
   Clock& clock;
   std::function<void(std::string_view)> write;  ///< where the display goes
   bool terminal = false;
-  int width = 80;
+  int width = 0;  ///< columns of the terminal; 0: asked at every draw, so that a resized window is followed
   /// Signal number once the user wants to stop, else 0. May be null.
   const std::atomic<int>* stop_signal = nullptr;
   std::string version;       ///< for the record

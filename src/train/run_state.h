@@ -21,7 +21,7 @@ struct RunState {
   int64_t samples = 0;  ///< rows used so far: the global index of the next step's slot 0
   int64_t tokens = 0;   ///< targets learned from so far
   std::string lineage;
-  int64_t generation = 1;
+  int64_t generation = 0;          ///< of the membership; 0: a single process
   std::optional<double> loss;      ///< of the last step, mean per token
   std::optional<double> val_loss;  ///< of the last evaluation on the way
   int64_t evaluated_step = -1;     ///< step of the last evaluation; -1: none

@@ -25,7 +25,7 @@ struct Setting {
 /// As a person would type it: 12, 0.5, true, 'text', none.
 std::string format_setting_value(const SettingValue& value);
 
-/// The value a command-line text means when nothing says of which type it is: true/false in any case, None,
+/// The value a command-line text means when nothing says of which type it is: true, True, false, False, None,
 /// numbers, else the text itself.
 SettingValue guess_setting_value(std::string_view text);
 

@@ -22,6 +22,22 @@ StepConfig with_micro_rows(StepConfig config) {
 
 }  // namespace
 
+LossSums accumulate_gradients(Gpt& gpt, const Batch& batch, int64_t micro_rows, const DropoutContext& dropout,
+                              const float* params, float* grads) {
+  LossSums sums;
+  for (int64_t row = 0; row < batch.B; row += micro_rows) {
+    const Batch part{.B = std::min(micro_rows, batch.B - row),
+                     .T = batch.T,
+                     .x = batch.x + row * batch.T,
+                     .y = batch.y + row * batch.T,
+                     .slots = batch.slots == nullptr ? nullptr : batch.slots + row};
+    const LossSums of_part = gpt.forward_backward(part, dropout, params, row == 0, grads);
+    sums.loss += of_part.loss;
+    sums.tokens += of_part.tokens;
+  }
+  return sums;
+}
+
 StepEngine::StepEngine(const StepConfig& config, Clock& clock)
     : config_(with_micro_rows(config)),
       clock_(clock),

@@ -53,6 +53,11 @@ struct StepConfig {
   uint64_t seed = 0;       ///< of dropout
 };
 
+/// Gradients of a whole batch, `micro_rows` rows at a time, summed over tokens into grads (flat,
+/// overwritten).
+LossSums accumulate_gradients(Gpt& gpt, const Batch& batch, int64_t micro_rows, const DropoutContext& dropout,
+                              const float* params, float* grads);
+
 class StepEngine {
  public:
   explicit StepEngine(const StepConfig& config, Clock& clock);
