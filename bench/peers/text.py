@@ -18,7 +18,7 @@ def find_shakespeare(folder=None):
                     return path
     raise FileNotFoundError(
         "found no Tiny Shakespeare in --data-path, $LOCKSTEP_DATA or ~/.cache/lockstep\n"
-        "  hint: `lockstep data info --data shakespeare` downloads it"
+        "  hint: `lockstep data info shakespeare` downloads it"
     )
 
 
