@@ -22,7 +22,7 @@ struct BenchStepOptions {
   bool measure_peak = true;
 };
 
-/// The numbers as in docs/formats/bench_step.md; times in ms, rates per second, memory in MB (10^6 bytes).
+/// The numbers as in docs/formats/bench.md; times in ms, rates per second, memory in MB (10^6 bytes).
 struct BenchStepResult {
   BenchStepOptions options;
   int64_t batch = 0, time = 0, micro_rows = 0, parameters = 0;

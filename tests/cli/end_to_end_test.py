@@ -69,8 +69,7 @@ class Case(unittest.TestCase):
 
     def numbers(self, out):
         return [(e["step"], e["loss"], e["lr"], e["grad_norm"], e["params_hash"])
-                for e in self.events(out,
-                                                                                                       "step")]
+                for e in self.events(out, "step")]
 
     def weights(self, out, step):
         return (self.folder / out / "checkpoints" / str(step) / "model.safetensors").read_bytes()
