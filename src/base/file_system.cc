@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,6 +78,17 @@ class PosixMappedFile final : public MappedFile {
   size_t bytes_;
 };
 
+class PosixDirectoryLock final : public DirectoryLock {
+ public:
+  explicit PosixDirectoryLock(int fd) : fd_(fd) {}
+  PosixDirectoryLock(const PosixDirectoryLock&) = delete;
+  PosixDirectoryLock& operator=(const PosixDirectoryLock&) = delete;
+  ~PosixDirectoryLock() override { ::close(fd_); }
+
+ private:
+  int fd_;
+};
+
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
@@ -86,10 +98,16 @@ class PosixFileSystem final : public FileSystem {
     return open_for_writing(path, O_APPEND, "open");
   }
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Opening a pipe that nobody writes to would wait for ever; a regular file ignores O_NONBLOCK.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return io_error("open", path, errno);
     struct stat info{};
     int error = ::fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+    if (error == 0 && !S_ISREG(info.st_mode)) {
+      ::close(fd);
+      return Status(Code::kData, fmt::format("cannot read {}: it is a pipe, socket or device", path))
+          .with_hint("copy its content to a file and give that");
+    }
     const auto bytes = static_cast<size_t>(info.st_size);
     void* address = nullptr;
     if (error == 0 && bytes > 0) {
@@ -164,6 +182,18 @@ class PosixFileSystem final : public FileSystem {
     if (::stat(path.c_str(), &info) != 0) return io_error("inspect", path, errno);
     return static_cast<uint64_t>(info.st_size);
   }
+  Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path) override {
+    const int fd = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return io_error("open", path, errno);
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0)
+      return std::unique_ptr<DirectoryLock>(std::make_unique<PosixDirectoryLock>(fd));
+    const int error = errno;
+    ::close(fd);
+    if (error == EWOULDBLOCK)
+      return Status(Code::kUsage, fmt::format("cannot lock {}: another process works in it", path));
+    // Network file systems refuse to lock a directory; a run there is as safe as it was without locks.
+    return std::unique_ptr<DirectoryLock>();
+  }
 
  private:
   static Result<std::unique_ptr<WritableFile>> open_for_writing(const std::string& path, int mode,
@@ -175,6 +205,10 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<DirectoryLock>> FileSystem::lock_directory(const std::string&) {
+  return std::unique_ptr<DirectoryLock>();
+}
 
 FileSystem& real_file_system() {
   static PosixFileSystem files;

@@ -41,6 +41,12 @@ class MappedFile {
   }
 };
 
+/// Held while the object lives, and given back by the system however the process ends.
+class DirectoryLock {
+ public:
+  virtual ~DirectoryLock() = default;
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -49,6 +55,7 @@ class FileSystem {
   virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
   /// Creates or continues at the end.
   virtual Result<std::unique_ptr<WritableFile>> open_append(const std::string& path) = 0;
+  /// Regular files only: a pipe or a device is kData, and never waits for a writer.
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) = 0;
   /// Whole content; `bytes_max` guards against absurd files (kData when larger).
   virtual Result<std::string> read(const std::string& path, uint64_t bytes_max = uint64_t{1} << 30) = 0;
@@ -66,6 +73,9 @@ class FileSystem {
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
   virtual Result<uint64_t> file_bytes(const std::string& path) = 0;
+  /// At most one holder per directory on this machine; kUsage while there is another. Where the file system
+  /// cannot lock, the result is null and nothing is guarded.
+  virtual Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path);
 };
 
 /// The operating system's file system; one for the process.

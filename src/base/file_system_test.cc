@@ -50,6 +50,28 @@ TEST_F(RealFileSystemTest, WritesReadsMapsAndContinues) {
   EXPECT_EQ(files_.read(path("a")).value(), "anew");
 }
 
+TEST_F(RealFileSystemTest, RefusesToMapWhatIsNoRegularFileAndDoesNotWait) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& special : {path("pipe"), std::string("/dev/zero")}) {
+    const auto mapping = files_.map(special);
+    ASSERT_FALSE(mapping.is_ok()) << special;
+    EXPECT_EQ(mapping.status().code(), Code::kData);
+    EXPECT_NE(mapping.status().message().find(special + ": it is a pipe"), std::string::npos);
+  }
+}
+
+TEST_F(RealFileSystemTest, DirectoryHasOneLockHolderAtATime) {
+  auto first = files_.lock_directory(root_);
+  ASSERT_TRUE(first.is_ok()) << first.status().message();
+  ASSERT_NE(*first, nullptr);
+  const auto second = files_.lock_directory(root_);
+  ASSERT_FALSE(second.is_ok());
+  EXPECT_EQ(second.status().code(), Code::kUsage);
+  first.value().reset();
+  EXPECT_TRUE(files_.lock_directory(root_).is_ok());
+  EXPECT_EQ(files_.lock_directory(path("absent")).status().code(), Code::kIo);
+}
+
 TEST_F(RealFileSystemTest, MapsAnEmptyFile) {
   write("empty", "");
   const auto mapping = files_.map(path("empty"));

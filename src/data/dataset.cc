@@ -74,15 +74,14 @@ Result<Dataset> from_text(std::string_view text, const std::string& name, int64_
 }
 
 Result<Dataset> from_text_file(FileSystem& files, const std::string& path, int64_t block_size) {
-  LOCKSTEP_ASSIGN(const uint64_t bytes, files.file_bytes(path));
-  if (bytes == 0)
+  LOCKSTEP_ASSIGN(const std::unique_ptr<MappedFile> mapped, files.map(path));
+  const auto content = mapped->bytes();
+  if (content.empty())
     return Status(Code::kData, fmt::format("cannot train on {}: the file is empty", path))
         .with_hint("give a text file with something in it");
   if (path.ends_with(".bin"))
     return Status(Code::kData, fmt::format("cannot train on {}: a .bin file is one split of tokens", path))
         .with_hint("give the folder that holds train.bin and val.bin");
-  LOCKSTEP_ASSIGN(const std::unique_ptr<MappedFile> mapped, files.map(path));
-  const auto content = mapped->bytes();
   return from_text({static_cast<const char*>(static_cast<const void*>(content.data())), content.size()}, path,
                    block_size);
 }
@@ -157,7 +156,8 @@ Status unknown_spec(FileSystem& files, const std::string& spec) {
   std::vector<std::string> candidates;
   if (folder.empty()) candidates = {std::string(kBuiltin), tinyshakespeare().spec};
   if (Result<std::vector<std::string>> names = files.list(folder.empty() ? "." : folder); names.is_ok())
-    for (const std::string& name : *names) candidates.push_back(folder + name);
+    for (const std::string& name : *names)
+      if (folder + name != spec) candidates.push_back(folder + name);  // a link to nothing is listed too
   const std::string nearest = nearest_name(spec, candidates);
   std::string hint = nearest.empty() ? "" : fmt::format("did you mean \"{}\"? ", nearest);
   hint += "--data takes builtin, shakespeare, a text file, or a folder with train.bin and val.bin";

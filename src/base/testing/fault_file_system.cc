@@ -253,6 +253,11 @@ Result<std::unique_ptr<WritableFile>> FaultFileSystem::open_append(const std::st
   return open_file(path, false, "open");
 }
 
+Result<std::unique_ptr<DirectoryLock>> FaultFileSystem::lock_directory(const std::string& path) {
+  if (locked_elsewhere_) return Status(Code::kUsage, "cannot lock " + path + ": another process works in it");
+  return std::unique_ptr<DirectoryLock>();
+}
+
 Result<std::unique_ptr<MappedFile>> FaultFileSystem::map(const std::string& path) {
   const std::lock_guard lock(mutex_);
   LOCKSTEP_TRY(begin("map " + path, path));

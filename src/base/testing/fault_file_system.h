@@ -45,6 +45,9 @@ class FaultFileSystem final : public FileSystem {
   /// Clears faults without losing anything.
   void clear_faults();
 
+  /// Lets lock_directory find another holder.
+  void set_locked_elsewhere(bool locked) { locked_elsewhere_ = locked; }
+
   /// Operations so far = the number of the next one.
   int64_t operations() const;
   /// What the operations were, for messages: "append out/x (12 bytes)".
@@ -70,6 +73,7 @@ class FaultFileSystem final : public FileSystem {
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;
   Result<uint64_t> file_bytes(const std::string& path) override;
+  Result<std::unique_ptr<DirectoryLock>> lock_directory(const std::string& path) override;
 
  private:
   class File;
@@ -107,6 +111,7 @@ class FaultFileSystem final : public FileSystem {
   std::optional<int64_t> fail_at_, crash_at_;
   Fault fault_ = Fault::kIoError;
   bool keep_failing_ = false;
+  bool locked_elsewhere_ = false;
   std::vector<std::string> trace_;
 };
 
