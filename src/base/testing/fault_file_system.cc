@@ -229,10 +229,9 @@ void FaultFileSystem::change(Node& directory, NameChange change) {
 }
 
 Result<std::unique_ptr<WritableFile>> FaultFileSystem::open_file(const std::string& path, bool empty,
-                                                                 std::string what) {
+                                                                 const std::string& attempt) {
   const std::lock_guard lock(mutex_);
-  const std::string attempt = what;
-  LOCKSTEP_TRY(begin(what + " " + path, path, true));
+  LOCKSTEP_TRY(begin(attempt + " " + path, path, true));
   const auto [parent, name] = find_parent(path);
   if (parent == nullptr) return cannot(attempt, path, kAbsentCause);
   NodePtr node = find(path);

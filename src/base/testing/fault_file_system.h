@@ -102,7 +102,8 @@ class FaultFileSystem final : public FileSystem {
   static void change(Node& directory, NameChange change);
   static void apply(Names& names, const NameChange& change);
   void forget(Node& node, uint64_t seed, uint64_t& counter);
-  Result<std::unique_ptr<WritableFile>> open_file(const std::string& path, bool empty, std::string what);
+  Result<std::unique_ptr<WritableFile>> open_file(const std::string& path, bool empty,
+                                                  const std::string& attempt);
 
   mutable std::mutex mutex_;
   NodePtr root_;
