@@ -109,8 +109,17 @@ Result<Recipe> recipe_from_toml(FileSystem& files, std::string_view text, const 
 }
 
 Result<LoadedRecipe> load_recipe_file(FileSystem& files, const std::string& path) {
-  constexpr uint64_t kBytesMax = 1 << 20;
-  LOCKSTEP_ASSIGN(const std::string text, files.read(path, kBytesMax));
+  // A recipe is flat and short. The bound also limits how deep `a.a.a… = 1` nests: toml++ frees nested tables
+  // by recursion, and a table for every other byte of a large file would overflow the stack.
+  constexpr size_t kBytesMax = size_t{16} << 10;
+  LOCKSTEP_ASSIGN(const std::unique_ptr<MappedFile> mapped, files.map(path));
+  const auto bytes = mapped->bytes();
+  if (bytes.size() > kBytesMax)
+    return Status(Code::kUsage, fmt::format("cannot read recipe {}: it has {} bytes, more than the {} that a "
+                                            "recipe may have",
+                                            path, bytes.size(), kBytesMax))
+        .with_hint("text to learn from is given by --data");
+  const std::string text(static_cast<const char*>(static_cast<const void*>(bytes.data())), bytes.size());
   LoadedRecipe loaded;
   if (ends_with(path, ".py")) {
     LOCKSTEP_ASSIGN(const std::vector<Setting> settings, parse_nanogpt_settings(text, path));

@@ -192,6 +192,16 @@ TEST_F(RecipeFiles, MistakesNameFileAndLine) {
   }
 }
 
+TEST_F(RecipeFiles, HugeRecipeIsRefusedBeforeItIsParsed) {
+  // Every dot is a nested table: parsed, this overflows the stack when toml++ frees them.
+  std::string text = "a";
+  for (int i = 0; i < 100000; ++i) text += ".a";
+  const auto result = load_recipe(real_file_system(), write("deep.toml", text + " = 1\n"));
+  ASSERT_FALSE(result.is_ok());
+  EXPECT_EQ(result.status().code(), Code::kUsage);
+  EXPECT_THAT(result.status().message(), HasSubstr("200006 bytes"));
+}
+
 TEST_F(RecipeFiles, CudaCanBeOverriddenByALaterSetting) {
   const auto result = load_recipe(real_file_system(), write("gpu.py", "device = 'cuda:0'\nn_layer = 2\n"));
   ASSERT_TRUE(result.is_ok());

@@ -94,6 +94,7 @@ class Run {
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<SampleSchedule> schedule_;
   LearningRateSchedule learning_rate_;
+  std::unique_ptr<DirectoryLock> out_dir_lock_;
   std::optional<MetricsWriter> metrics_;
 
   int64_t saved_step_ = -1;
@@ -228,6 +229,15 @@ void Run::announce() {
 Status Run::open_metrics() {
   const std::optional<int64_t> resume_step =
       resumed_ ? std::optional<int64_t>(state_.step) : std::optional<int64_t>();
+  // Two runs in one folder would remove each other's half-written checkpoints.
+  LOCKSTEP_TRY(create_directories_durably(files_, plan_.out_dir));
+  Result<std::unique_ptr<DirectoryLock>> lock = files_.lock_directory(plan_.out_dir);
+  if (!lock.is_ok())
+    return std::move(lock)
+        .status()
+        .with_context(fmt::format("cannot train into {}", plan_.out_dir))
+        .with_hint("wait for the other run or stop it, or choose another --out-dir");
+  out_dir_lock_ = std::move(lock).value();
   LOCKSTEP_ASSIGN(metrics_, MetricsWriter::open(files_, plan_.out_dir, resume_step));
   json run;
   run["version"] = environment_.version;

@@ -258,6 +258,24 @@ TEST_F(RunTest, FolderWithSomethingInItNeedsResume) {
   EXPECT_EQ(before, machine.files.content("out/metrics.jsonl").value());
 }
 
+TEST_F(RunTest, FolderOfARunningRunIsLeftAlone) {
+  Machine machine;
+  ASSERT_TRUE(machine.run(small_run()).is_ok());
+  const std::vector<std::string> paths = machine.files.paths();
+  const auto metrics = machine.files.content("out/metrics.jsonl");
+  machine.files.set_locked_elsewhere(true);
+  TrainRequest more = resumed_run();
+  more.settings.push_back(setting("max_iters", int64_t{kSteps + 3}));
+  const auto refused = machine.run(more);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), Code::kUsage);
+  EXPECT_THAT(refused.status().message(), HasSubstr("cannot train into out: "));
+  EXPECT_EQ(machine.files.paths(), paths);
+  EXPECT_EQ(machine.files.content("out/metrics.jsonl"), metrics);
+  machine.files.set_locked_elsewhere(false);
+  EXPECT_TRUE(machine.run(more).is_ok());
+}
+
 TEST_F(RunTest, ResumeNeedsSomethingToResume) {
   Machine machine;
   EXPECT_THAT(failure(machine, resumed_run()).message(), HasSubstr("no such folder"));
