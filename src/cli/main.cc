@@ -21,6 +21,12 @@ int fail(const Status& status) {
   return static_cast<int>(status.code());
 }
 
+/// The exit code of a command whose result went to stdout.
+int written() {
+  const Status status = stdout_status();
+  return status.is_ok() ? 0 : fail(status);
+}
+
 /// LOCKSTEP_ISA forces an instruction set, for measuring and for proving that all give the same bits.
 Status force_isa_from_environment() {
   const char* name = std::getenv("LOCKSTEP_ISA");
@@ -79,7 +85,7 @@ int run(std::vector<std::string> words) {
   if (words[0] == "help" || words[0] == "-h" || words[0] == "--help") {
     if (words.size() == 1) {
       write_stdout(program_help(terminal_columns()));
-      return 0;
+      return written();
     }
     words.erase(words.begin());
     words.emplace_back("--help");
@@ -92,11 +98,13 @@ int run(std::vector<std::string> words) {
   if (!parsed.is_ok()) return fail(parsed.status());
   if (parsed->help) {
     write_stdout(command_help(*command, terminal_columns()));
-    return 0;
+    return written();
   }
   if (Status forced = force_isa_from_environment(); !forced.is_ok()) return fail(forced);
   const Result<int> code = command->run(*parsed);
-  return code.is_ok() ? code.value() : fail(code.status());
+  if (!code.is_ok()) return fail(code.status());
+  // What training prints is a display: losing it loses nothing. For all others it is the result.
+  return code.value() == 0 && command->name != "train" ? written() : code.value();
 }
 
 }  // namespace
