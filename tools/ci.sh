@@ -42,6 +42,7 @@ step "build with -Werror, headers alone" ./dev build-all
 step "lint" ./dev lint --all
 step "address and undefined-behaviour sanitizers" ./dev test-preset asan
 if [[ $full == yes ]]; then
+  step "static analyzer" ./dev lint --deep
   step "clang" ./dev test-preset clang
   step "thread sanitizer" ./dev test-preset tsan
   step "fuzzing" ./dev fuzz 120

@@ -28,7 +28,7 @@ PLANTED = [
     ("next_value", "nextValue", "readability-identifier-naming"),
     ("Counter", "counter_type", "readability-identifier-naming"),
     ("count_", "count", "readability-identifier-naming"),
-    ("return ++count_ + kLimit", "int* p = nullptr; return *p", "clang-analyzer-core"),
+    ("return ++count_ + kLimit", "double x = count_ / kLimit; return int(x)", "bugprone-integer-division"),
     (
         "return ++count_ + kLimit",
         "long y = sizeof(sizeof(count_)); return int(y)",
