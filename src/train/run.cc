@@ -496,12 +496,16 @@ Status Run::stop_failed(Status cause) {
   const std::string kept = saved_step_ < 0
                                ? "no checkpoint was written yet"
                                : fmt::format("the state after step {} is in {}", saved_step_, saved_path_);
-  if (cause.code() == Code::kNonFinite)
-    return std::move(cause).with_hint(
-        fmt::format("{}; go on from it with a lower learning rate: {} --learning-rate {:g}", kept,
-                    resume_command(plan_.out_dir), plan_.recipe.learning_rate / 3.0));
-  return std::move(cause).with_hint(
-      saved_step_ < 0 ? kept : fmt::format("{}; to go on: {}", kept, resume_command(plan_.out_dir)));
+  std::string hint = kept;
+  if (cause.code() == Code::kNonFinite) {
+    hint += fmt::format("; go on from it with a lower learning rate: {} --learning-rate {:g}",
+                        resume_command(plan_.out_dir), plan_.recipe.learning_rate / 3.0);
+  } else if (saved_step_ >= 0) {
+    hint += "; to go on: " + resume_command(plan_.out_dir);
+  }
+  // What is left is the first thing to know; what the deeper level advises comes after it.
+  if (!cause.hint().empty()) hint += "; " + cause.hint();
+  return Status(cause.code(), cause.message()).with_hint(hint);
 }
 
 Status Run::finish() {
