@@ -80,7 +80,7 @@ TEST(Result, MovesWhatCannotBeCopied) {
 
 TEST(ResultDeathTest, MisuseAborts) {
   EXPECT_DEATH(static_cast<void>(half(5).value()), "CHECK\\(is_ok\\(\\)\\) failed odd");
-  EXPECT_DEATH(Result<int>(Status::ok()), "Result made from an ok Status");
+  EXPECT_DEATH(static_cast<void>(Result<int>(Status::ok())), "Result made from an ok Status");
 }
 
 }  // namespace

@@ -125,10 +125,10 @@ TEST(Metrics, TheOtherEvents) {
   ASSERT_TRUE(writer.write_end(5, "interrupted", 4.5).is_ok());
   const std::vector<std::string> expected{
       R"({"event":"run","t_unix_s":1.5,"threads":2})",
-      R"({"event":"eval","step":4,"train_loss":null,"val_loss":2.5,"tokens":99,)"
-      R"("eval_ms":3.5,"full":true,"t_unix_s":2.5})",
-      R"({"event":"eval","step":5,"train_loss":1.5,"val_loss":2.5,"tokens":0,)"
-      R"("eval_ms":0.0,"full":false,"t_unix_s":2.75})",
+      std::string(R"({"event":"eval","step":4,"train_loss":null,"val_loss":2.5,"tokens":99,)") +
+          R"("eval_ms":3.5,"full":true,"t_unix_s":2.5})",
+      std::string(R"({"event":"eval","step":5,"train_loss":1.5,"val_loss":2.5,"tokens":0,)") +
+          R"("eval_ms":0.0,"full":false,"t_unix_s":2.75})",
       R"({"event":"checkpoint","step":5,"path":"out/checkpoints/5","save_ms":12.5,"t_unix_s":3.5})",
       R"({"event":"end","step":5,"reason":"interrupted","t_unix_s":4.5})"};
   EXPECT_EQ(lines_of(files), expected);

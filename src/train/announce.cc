@@ -65,10 +65,11 @@ double estimate_remaining_s(const Recipe& recipe, const GptConfig& model, const 
   const double token_s = step_s / (static_cast<double>(recipe.rows_per_step()) * T);
   const double forward_s = token_s / 3.0;
   const auto steps = static_cast<double>(std::max<int64_t>(0, recipe.max_iters - step));
-  const double evaluations =
-      recipe.eval_interval > 0 ? static_cast<double>(recipe.max_iters / recipe.eval_interval -
-                                                     std::min(step, recipe.max_iters) / recipe.eval_interval)
-                               : 0.0;
+  const auto evaluations_until = [&](int64_t last_step) {
+    return recipe.eval_interval > 0 ? last_step / recipe.eval_interval : 0;
+  };
+  const auto evaluations = static_cast<double>(evaluations_until(recipe.max_iters) -
+                                               evaluations_until(std::min(step, recipe.max_iters)));
   const double evaluation_tokens = 2.0 * static_cast<double>(recipe.eval_iters * recipe.batch_size) * T;
   return steps * step_s +
          forward_s * (evaluations * evaluation_tokens + static_cast<double>(dataset.val.size()));

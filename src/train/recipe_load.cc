@@ -47,7 +47,7 @@ std::string stem(const std::string& path) {
 
 /// nanoGPT keeps data sets in data/NAME; its character-level one is our `shakespeare`.
 std::string data_for_dataset(FileSystem& files, const std::string& dataset) {
-  const std::string folder = "data/" + dataset;
+  std::string folder = "data/" + dataset;
   if (dataset == "shakespeare_char" && !files.exists(folder + "/train.bin")) return "shakespeare";
   return folder;
 }

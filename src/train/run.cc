@@ -72,7 +72,7 @@ class Run {
   Status save_if_due();
   Status finish();
   Status stop_interrupted();
-  Status stop_failed(Status cause);
+  Status stop_failed(const Status& cause);
 
   CheckpointContent checkpoint_content();
   int stop_signal() const { return environment_.stop_signal ? environment_.stop_signal->load() : 0; }
@@ -487,7 +487,7 @@ Status Run::stop_interrupted() {
   return metrics_->write_end(state_.step, "interrupted", clock_.unix_seconds());
 }
 
-Status Run::stop_failed(Status cause) {
+Status Run::stop_failed(const Status& cause) {
   display_.finish();
   // Numbers that are not finite were never applied, so the state is good and worth keeping; on a full disk
   // saving fails as well and leaves what is there.
@@ -528,7 +528,7 @@ Result<TrainSummary> Run::execute() {
   display_.finish();
   if (ran.is_ok()) ran = finish();
   summary_.step = state_.step;
-  if (!ran.is_ok()) return stop_failed(std::move(ran));
+  if (!ran.is_ok()) return stop_failed(ran);
   return summary_;
 }
 
