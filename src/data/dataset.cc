@@ -61,7 +61,7 @@ Result<Dataset> split_text(std::string_view text, int64_t block_size) {
   data.train = std::span(*ids).first(train);
   data.val = std::span(*ids).subspan(train);
   data.vocab_size = tokenizer.vocab_size();
-  data.tokenizer = std::move(tokenizer);
+  data.tokenizer.emplace(std::move(tokenizer));
   data.storage.push_back(std::move(ids));
   summarize(data);
   return data;

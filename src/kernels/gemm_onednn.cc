@@ -42,13 +42,15 @@ const dnnl::engine& cpu_engine() {
 }
 
 // oneDNN takes the number of threads from OpenMP's current setting: of sgemm when it is called, of a
-// primitive when it is made.
+// primitive when it is made and, in some implementations, when it runs.
 class ThreadCountScope {
  public:
-  explicit ThreadCountScope(bool threaded) : before_(omp_get_max_threads()) {
-    if (!threaded) omp_set_num_threads(1);
+  explicit ThreadCountScope(bool threaded) : before_(threaded ? 0 : omp_get_max_threads()) {
+    if (before_ > 1) omp_set_num_threads(1);
   }
-  ~ThreadCountScope() { omp_set_num_threads(before_); }
+  ~ThreadCountScope() {
+    if (before_ > 1) omp_set_num_threads(before_);
+  }
   ThreadCountScope(const ThreadCountScope&) = delete;
   ThreadCountScope& operator=(const ThreadCountScope&) = delete;
 
@@ -58,12 +60,14 @@ class ThreadCountScope {
 
 class OneDnnBf16Product : public Bf16Product {
  public:
-  explicit OneDnnBf16Product(const dnnl::matmul::primitive_desc& description)
-      : description_(description), primitive_(description) {}
+  OneDnnBf16Product(const dnnl::matmul::primitive_desc& description, bool threaded)
+      : description_(description), primitive_(description), threaded_(threaded) {}
 
   size_t scratch_bytes() const override { return description_.scratchpad_desc().get_size(); }
 
   void run(const uint16_t* a, const uint16_t* b, float* c, std::byte* scratch) const override {
+    // Some implementations look at the setting again when they run, and would cut k by it.
+    const ThreadCountScope scope(threaded_);
     // The API takes pointers to mutable memory; inputs are not written.
     std::unordered_map<int, dnnl::memory> memories{
         {DNNL_ARG_SRC, memory(description_.src_desc(), const_cast<uint16_t*>(a))},
@@ -81,6 +85,7 @@ class OneDnnBf16Product : public Bf16Product {
   }
   dnnl::matmul::primitive_desc description_;
   dnnl::matmul primitive_;
+  bool threaded_;
 };
 
 dnnl::memory::desc matrix(int64_t rows, int64_t cols, int64_t stride, Transpose transpose,
@@ -128,7 +133,7 @@ std::unique_ptr<Bf16Product> make_bf16_product(const GemmBf16Args& args, bool th
   if (!description) return nullptr;
   // The reference implementation is slower than widening to fp32.
   if (std::string(description.impl_info_str()).starts_with("ref")) return nullptr;
-  return std::make_unique<OneDnnBf16Product>(description);
+  return std::make_unique<OneDnnBf16Product>(description, threaded);
 }
 
 }  // namespace lockstep::kernels::backend
