@@ -56,7 +56,7 @@ def print_not_run(build_dir):
         return
     print("Not run on this machine:")
     for thing in things:
-        print(f"  {thing}")
+        print(f"  instruction set {thing}")
     for reason, tests in reasons.items():
         shown = ", ".join(tests[:4]) + (f" and {len(tests) - 4} more" if len(tests) > 4 else "")
         print(f"  {reason}: {shown}")
