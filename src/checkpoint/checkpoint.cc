@@ -219,20 +219,6 @@ void copy_tensors(const SafetensorsFile& file, const std::vector<NamedTensor>& t
   }
 }
 
-std::vector<TensorEntry> entries_of(const std::vector<NamedTensor>& tensors) {
-  std::vector<TensorEntry> entries;
-  entries.reserve(tensors.size());
-  for (const NamedTensor& tensor : tensors) {
-    size_t count = 1;
-    for (const int64_t size : tensor.shape) count *= static_cast<size_t>(size);
-    entries.push_back({.name = tensor.name,
-                       .type = ElementType::kF32,
-                       .shape = tensor.shape,
-                       .bytes = std::as_bytes(std::span<const float>(tensor.data, count))});
-  }
-  return entries;
-}
-
 /// Writes and syncs the three files into a directory that exists.
 Status write_files(FileSystem& files, const std::string& directory, const CheckpointContent& content,
                    const Json& state) {
@@ -314,6 +300,20 @@ Status publish(FileSystem& files, const std::string& directory, const std::strin
 }
 
 }  // namespace
+
+std::vector<TensorEntry> entries_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(tensors.size());
+  for (const NamedTensor& tensor : tensors) {
+    size_t count = 1;
+    for (const int64_t size : tensor.shape) count *= static_cast<size_t>(size);
+    entries.push_back({.name = tensor.name,
+                       .type = ElementType::kF32,
+                       .shape = tensor.shape,
+                       .bytes = std::as_bytes(std::span<const float>(tensor.data, count))});
+  }
+  return entries;
+}
 
 Status save_checkpoint(FileSystem& files, const std::string& out_dir, const CheckpointContent& content,
                        const nlohmann::json& state, int keep) {

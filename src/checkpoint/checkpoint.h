@@ -32,6 +32,9 @@ struct NamedTensor {
   float* data = nullptr;  ///< count = product of shape
 };
 
+/// The same tensors as F32 entries for write_safetensors; the bytes are not copied.
+std::vector<TensorEntry> entries_of(const std::vector<NamedTensor>& tensors);
+
 /// The tensors of a checkpoint. `model` goes to model.safetensors under its names, `optimizer` to
 /// optimizer.safetensors under its own (e.g. "exp_avg.NAME").
 struct CheckpointContent {

@@ -45,10 +45,6 @@ struct PackedColumns {
   int64_t pieces_done = 0;
 };
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Tiles are handed out from as many lanes as there are threads: contiguous runs of tiles, column by column
 /// of C. A thread empties its own lane and then helps with the others, so that it packs few columns of B,
 /// shares no packed data with another core (whose transfer costs more than packing twice), and no slow core

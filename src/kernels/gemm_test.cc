@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,37 +19,16 @@
 #include "kernels/bf16.h"
 #include "kernels/gemm_native.h"
 #include "kernels/isa.h"
+#include "kernels/testing/guarded_buffer.h"
 #include "kernels/threads.h"
 
 namespace lockstep::kernels {
 namespace {
 
+using testing::Edge;
+using testing::GuardedBuffer;
+
 constexpr double kUnitRoundoff = 0x1p-24;  // fp32, to nearest
-
-/// `count` elements between two pages that fault on touch: right before the last page or right behind the
-/// first.
-template <typename T>
-class Guarded {
- public:
-  Guarded(int64_t count, bool at_end) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-    const size_t inner = (bytes + page - 1) / page * page;
-    mapped_ = inner + 2 * page;
-    base_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED || mprotect(base_ + page, inner, PROT_READ | PROT_WRITE) != 0) std::abort();
-    data_ = reinterpret_cast<T*>(base_ + page + (at_end ? inner - bytes : 0));
-  }
-  ~Guarded() { munmap(base_, mapped_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  T* data() { return data_; }
-
- private:
-  char* base_;
-  size_t mapped_;
-  T* data_;
-};
 
 struct Shape {
   int64_t m, n, k;
@@ -100,9 +77,9 @@ class Problem {
         a_count_((shape.ta ? shape.k : shape.m) * lda_ - shape.pad_a),
         b_count_((shape.tb ? shape.n : shape.k) * ldb_ - shape.pad_b),
         c_count_(shape.m * ldc_ - shape.pad_c),
-        a_(a_count_, shape.at_end),
-        b_(b_count_, shape.at_end),
-        c_(c_count_, shape.at_end) {
+        a_(a_count_, shape.at_end ? Edge::kEnd : Edge::kStart),
+        b_(b_count_, shape.at_end ? Edge::kEnd : Edge::kStart),
+        c_(c_count_, shape.at_end ? Edge::kEnd : Edge::kStart) {
     fill(a_.data(), a_count_, 1);
     fill(b_.data(), b_count_, 2);
     reset();
@@ -177,8 +154,8 @@ class Problem {
   Shape shape_;
   int64_t lda_, ldb_, ldc_;
   int64_t a_count_, b_count_, c_count_;
-  Guarded<T> a_, b_;
-  Guarded<float> c_;
+  GuardedBuffer<T> a_, b_;
+  GuardedBuffer<float> c_;
   std::vector<float> expected_, bound_;
   double worst_ = 0.0;
 };
@@ -264,13 +241,13 @@ void check_all_shapes() {
       problem.reset();
       implementation.run(problem.args(), {});
       problem.check(implementation.name);
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
     }
     worst = std::max(worst, problem.worst());
   }
   set_thread_count(threads);
   EXPECT_GT(worst, 0.0) << "no rounding anywhere: the inputs do not vary";
-  testing::Test::RecordProperty("largest_error_over_tolerance", std::to_string(worst));
+  ::testing::Test::RecordProperty("largest_error_over_tolerance", std::to_string(worst));
 }
 
 TEST(GemmTest, ShapesCoverAllTransposesAndVary) {
@@ -410,7 +387,7 @@ TEST(GemmTest, NativeElementsDoNotDependOnTheirCompany) {
 }
 
 TEST(GemmTest, NamesItsLibrary) {
-  EXPECT_THAT(std::string(gemm_library()), testing::ContainsRegex("oneDNN [23]\\.[0-9]+\\.[0-9]+, "));
+  EXPECT_THAT(std::string(gemm_library()), ::testing::ContainsRegex("oneDNN [23]\\.[0-9]+\\.[0-9]+, "));
 }
 
 // CTest runs this program once more for each instruction set below the best (CMakeLists.txt). Fails where the

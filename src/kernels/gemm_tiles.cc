@@ -5,10 +5,6 @@
 namespace lockstep::kernels {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // Halves the longer side until there are enough tiles for several threads to share evenly, but never below
 // what one thread can compute without packing for longer than it multiplies.
 TileGrid cut(int64_t m, int64_t n, int64_t rows, int64_t cols) {

@@ -9,6 +9,10 @@
 
 namespace lockstep::kernels {
 
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 /// Tiles of tile_rows x tile_cols, cut off at the borders of C. Numbered along the shorter side of C first,
 /// so that tiles computed one after the other share the larger operand's part.
 struct TileGrid {

@@ -172,17 +172,6 @@ Result<Tokens> read_tokens(FileSystem& files, const std::string& path, const Gpt
   return tokens;
 }
 
-void append_entries(const std::vector<NamedTensor>& tensors, std::vector<TensorEntry>& entries) {
-  for (const NamedTensor& tensor : tensors) {
-    size_t count = 1;
-    for (int64_t size : tensor.shape) count *= static_cast<size_t>(size);
-    entries.push_back({.name = tensor.name,
-                       .type = ElementType::kF32,
-                       .shape = tensor.shape,
-                       .bytes = std::as_bytes(std::span(tensor.data, count))});
-  }
-}
-
 }  // namespace
 
 Result<InspectStepResult> inspect_step(FileSystem& files, const InspectStepOptions& options) {
@@ -215,11 +204,12 @@ Result<InspectStepResult> inspect_step(FileSystem& files, const InspectStepOptio
                                  .tokens = sums.tokens,
                                  .parameters = registry.parameter_count()};
   float loss = static_cast<float>(result.loss);
-  std::vector<TensorEntry> entries;
-  append_entries({{.name = "loss", .shape = {}, .data = &loss}}, entries);
-  append_entries(named_tensors(registry, grads.floats(), "grad."), entries);
-  append_entries(named_tensors(registry, params.floats(), "param."), entries);
-  if (auto hash = write_safetensors(files, options.out_path, std::move(entries)); !hash.is_ok())
+  std::vector<NamedTensor> tensors{{.name = "loss", .shape = {}, .data = &loss}};
+  for (auto& [flat, prefix] : {std::pair(grads.floats(), "grad."), std::pair(params.floats(), "param.")}) {
+    const std::vector<NamedTensor> named = named_tensors(registry, flat, prefix);
+    tensors.insert(tensors.end(), named.begin(), named.end());
+  }
+  if (auto hash = write_safetensors(files, options.out_path, entries_of(tensors)); !hash.is_ok())
     return std::move(hash).status();
   return result;
 }

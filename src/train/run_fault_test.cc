@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "train/testing/small_run.h"
 
@@ -18,23 +17,12 @@ using lockstep::testing::Fault;
 using lockstep::testing::Machine;
 using lockstep::testing::resumed_run;
 using lockstep::testing::small_run;
+using lockstep::testing::undisturbed;
 
 constexpr int64_t kSteps = lockstep::testing::kSmallRunSteps;
 
-Machine& undisturbed() {
-  static Machine* const machine = [] {
-    auto* made = new Machine;
-    const auto summary = made->run(small_run());
-    EXPECT_TRUE(summary.is_ok()) << summary.status().message();
-    return made;
-  }();
-  return *machine;
-}
-
 class RunFaultTest : public ::testing::Test {
- protected:
-  RunFaultTest() { set_log_level(LogLevel::kError); }  // damaged checkpoints are announced: not here
-  ~RunFaultTest() override { set_log_level(LogLevel::kInfo); }
+  lockstep::testing::QuietLog quiet_;  // damaged checkpoints are announced: not here
 };
 
 /// Whatever happened: go on, or start again where nothing had been saved, and end with the same bits.

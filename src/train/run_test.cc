@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "train/testing/small_run.h"
 
@@ -19,6 +18,7 @@ using lockstep::testing::resumed_run;
 using lockstep::testing::setting;
 using lockstep::testing::small_run;
 using lockstep::testing::some_text;
+using lockstep::testing::undisturbed;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
@@ -48,20 +48,8 @@ void expect_same_run(const Machine& a, const Machine& b) {
   EXPECT_EQ(a.tensors(kSteps), b.tensors(kSteps));
 }
 
-Machine& undisturbed() {
-  static Machine* const machine = [] {
-    auto* made = new Machine;
-    const auto summary = made->run(small_run());
-    EXPECT_TRUE(summary.is_ok()) << summary.status().message();
-    return made;
-  }();
-  return *machine;
-}
-
 class RunTest : public ::testing::Test {
- protected:
-  RunTest() { set_log_level(LogLevel::kError); }  // damaged checkpoints are announced: not here
-  ~RunTest() override { set_log_level(LogLevel::kInfo); }
+  lockstep::testing::QuietLog quiet_;  // damaged checkpoints are announced: not here
 };
 
 TEST_F(RunTest, WritesEveryStepEvaluationAndCheckpoint) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace lockstep::testing {
@@ -88,6 +89,16 @@ std::string Machine::tensors(int64_t step) const {
   const std::string folder = fmt::format("out/checkpoints/{}/", step);
   return files.content(folder + "model.safetensors").value_or("no model") +
          files.content(folder + "optimizer.safetensors").value_or("no optimizer");
+}
+
+Machine& undisturbed() {
+  static Machine* const machine = [] {
+    auto* made = new Machine;
+    const auto summary = made->run(small_run());
+    LOCKSTEP_CHECK(summary.is_ok()) << summary.status().message();
+    return made;
+  }();
+  return *machine;
 }
 
 }  // namespace lockstep::testing

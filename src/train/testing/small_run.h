@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/testing/fault_file_system.h"
 #include "train/run.h"
 
@@ -37,6 +38,18 @@ class Machine {
   std::atomic<int> stop{0};
   std::string stop_at;  ///< Ctrl-C is pressed once this has been shown
   std::string shown;
+};
+
+/// The machine after a small_run() that nothing disturbed; one for the process.
+Machine& undisturbed();
+
+/// Only errors are logged while it lives.
+class QuietLog {
+ public:
+  QuietLog() { set_log_level(LogLevel::kError); }
+  ~QuietLog() { set_log_level(LogLevel::kInfo); }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
 };
 
 }  // namespace lockstep::testing
